@@ -1,0 +1,17 @@
+# libllama: the system's CMake package, else what tools/bootstrap put into build/deps.
+set(FORELAY_DEPS "${CMAKE_SOURCE_DIR}/build/deps" CACHE PATH "what tools/bootstrap made")
+list(APPEND CMAKE_PREFIX_PATH "${FORELAY_DEPS}/llama")
+find_package(llama REQUIRED)
+get_filename_component(_llama_prefix "${llama_DIR}/../../.." ABSOLUTE)
+add_library(forelay_llama INTERFACE)
+target_link_libraries(forelay_llama INTERFACE llama)
+# The full template library is C++ and its headers are not installed by llama.cpp; bootstrap takes them from the same source.
+find_library(LLAMA_COMMON_LIBRARY NAMES llama-common HINTS "${_llama_prefix}/lib" NO_DEFAULT_PATH)
+find_path(LLAMA_COMMON_INCLUDE NAMES chat.h HINTS "${FORELAY_DEPS}/llama/include/llama-common" NO_DEFAULT_PATH)
+if(LLAMA_COMMON_LIBRARY AND LLAMA_COMMON_INCLUDE)
+  target_link_libraries(forelay_llama INTERFACE "${LLAMA_COMMON_LIBRARY}")
+  target_include_directories(forelay_llama SYSTEM INTERFACE "${LLAMA_COMMON_INCLUDE}")
+  target_compile_definitions(forelay_llama INTERFACE FORELAY_LLAMA_COMMON=1)
+else()
+  message(STATUS "libllama-common not found: chat works with the templates libllama itself knows")
+endif()
