@@ -16,12 +16,12 @@
 struct backend_ask {
   uint64_t request;
   uint32_t tenant;
-  uint64_t session;           /* 0: none */
+  uint64_t session; /* 0: none */
   uint32_t turn;
   const int32_t *tokens;
   uint32_t n_tokens;
-  uint32_t head_tokens;       /* up to the end of the system part, 0: none */
-  uint32_t document_tokens;   /* up to the end of a document that was registered, 0: none */
+  uint32_t head_tokens;     /* up to the end of the system part, 0: none */
+  uint32_t document_tokens; /* up to the end of a document that was registered, 0: none */
   bool may_learn, may_prepare;
 };
 
@@ -29,14 +29,14 @@ struct backend_ask {
 struct backend_wish {
   uint32_t tenant;
   enum kind kind;
-  enum tier tier;             /* TIER_NONE: not said */
+  enum tier tier; /* TIER_NONE: not said */
   const int32_t *tokens;
   uint32_t n_tokens;
-  uint64_t by_us;             /* 0: not said */
-  uint64_t every_us, count;   /* announce */
-  uint64_t until_us;          /* pin */
-  uint64_t draft;             /* partial: number of the draft */
-  const char *document;       /* id of the document, NULL: none */
+  uint64_t by_us;           /* 0: not said */
+  uint64_t every_us, count; /* announce */
+  uint64_t until_us;        /* pin */
+  uint64_t draft;           /* partial: number of the draft */
+  const char *document;     /* id of the document, NULL: none */
 };
 
 /* Answers of questions: `json` is a complete JSON text, NULL with a status and error otherwise. Exactly once. */
@@ -46,7 +46,7 @@ enum backend_question {
   QUESTION_STATUS,
   QUESTION_PREFIXES,
   QUESTION_TASKS,
-  QUESTION_TASK,     /* number: its id */
+  QUESTION_TASK, /* number: its id */
   QUESTION_STATES,
   QUESTION_LEDGER,
   QUESTION_BUDGET
