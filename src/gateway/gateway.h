@@ -31,6 +31,7 @@ struct gateway_deps {
   struct chat *chat;             /* engine/chat.h: renders; NULL: the model has no usable template, chat is refused */
   struct reuse *reuse;           /* engine/reuse.h: serves prompts */
   const struct tenants *tenants; /* gateway/tenants.h */
+  const uint8_t (*salts)[32];    /* [tenants_count(tenants)]: what tells tenants' states apart; made by the server */
   struct backend backend;        /* copied; its ctx is borrowed */
 };
 

@@ -1,5 +1,5 @@
 /* Who may ask: API keys and the tenants they name. Read once at start, never changed; never logs a key. Any thread may
- * read. Owns its copies of names and keys' digests. */
+ * read. Owns its copies of names and keys. */
 #ifndef FORELAY_GATEWAY_TENANTS_H
 #define FORELAY_GATEWAY_TENANTS_H
 
