@@ -13,7 +13,8 @@
 
 struct engine;
 struct engine_job;
-struct sampling; /* engine/sampler.h */
+struct sampling;          /* engine/sampler.h */
+struct token_probability; /* engine/sampler.h */
 
 enum lane {
   LANE_REAL = 0,   /* somebody waits for it */
@@ -27,6 +28,7 @@ struct engine_caps {
   uint32_t sequences;      /* places a job can be put into; 0: the engine places jobs itself */
   uint32_t context_tokens; /* of one sequence: prompt and answer together */
   enum engine_state state;
+  bool cuts_state;             /* a range of a state can be taken out and put in; else only the whole of a sequence */
   bool drops_suffix;           /* a state of n tokens serves any shorter prefix of them */
   uint32_t aborts_within;      /* tokens that are still computed after a cancel, at most */
   uint32_t prefill_output_min; /* tokens it samples even when none are wanted */
@@ -52,10 +54,12 @@ struct engine_request {
   const struct engine_range
       *restore; /* [n_restore], contiguous from token 0; bytes stay as they are until restored() or the end */
   uint32_t n_restore;
-  uint32_t restore_tokens;         /* of those the first so many are used (a longer state cut short) */
-  const int32_t *tokens;           /* the whole prompt */
-  uint32_t n_tokens;               /* ≥ 1, > keep_tokens and > restore_tokens where output is wanted */
-  bool is_exact;                   /* decode steps in calls of their own where sharing a call would change bits */
+  uint32_t restore_tokens; /* of those the first so many are used (a longer state cut short) */
+  uint32_t
+      canonical_tokens;  /* of the kept or restored tokens the first so many were computed canonically, exactly here */
+  const int32_t *tokens; /* the whole prompt */
+  uint32_t n_tokens;     /* ≥ 1, > keep_tokens and > restore_tokens where output is wanted */
+  bool is_exact;         /* decode steps in calls of their own where sharing a call would change bits */
   uint32_t output_tokens_max;      /* 0: prefill only, nothing is sampled, and the last token is not computed alone */
   const struct sampling *sampling; /* NULL: greedy */
   const char *const *stops;        /* [n_stops] texts that end the answer and are not part of it */
@@ -128,9 +132,10 @@ struct engine_load {
 /* How an engine is made of functions; engine_…() below call through it. */
 struct engine_ops {
   const char *name;
-  void (*close)(struct engine *engine);
+  void (*stop)(struct engine *engine);
+  void (*close)(struct engine *engine); /* stopped already */
   enum status (*submit)(struct engine *engine, const struct engine_request *request, const struct engine_sink *sink,
-                        void *sink_ctx, struct engine_job **ret_job);
+                        void *sink_ctx, struct engine_job **ret_job, struct error *error);
   void (*cancel)(struct engine *engine, struct engine_job *job);
   uint64_t (*state_bytes)(const struct engine *engine, uint32_t from, uint32_t to);
   enum status (*state_save)(struct engine *engine, uint32_t seq, const struct engine_target *targets, uint32_t n,
@@ -145,7 +150,10 @@ struct engine {
   struct engine_caps caps; /* fixed after open */
 };
 
-/* Ends all jobs (failed with STATUS_CLOSED, now), joins the engine's threads, NULLs the pointer; accepts NULL. */
+/* Ends all jobs and copies (failed with STATUS_CLOSED, before this returns) and joins the engine's threads. From then
+ * on jobs and copies are refused with STATUS_CLOSED. Not from inside a callback. May be called twice. */
+void engine_stop(struct engine *engine);
+/* Stops and frees; NULLs the pointer; accepts NULL. */
 void engine_close(struct engine **engine);
 /* The job is valid until its done or failed returns. STATUS_FULL: too many jobs; STATUS_INVALID: a field out of its
  * range, named in `error` (may be NULL); nothing is called then. */

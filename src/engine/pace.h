@@ -6,9 +6,9 @@
 #include <stdint.h>
 
 enum {
-  PACE_BUCKETS = 64,        /* of depth; the last one stands for everything deeper */
+  PACE_BUCKETS = 64, /* of depth; the last one stands for everything deeper */
   PACE_BUCKET_TOKENS = 512,
-  PACE_START_TOKENS = 128   /* before anything was measured */
+  PACE_START_TOKENS = 128 /* before anything was measured */
 };
 
 struct pace {
