@@ -35,7 +35,7 @@ static const struct field_rule chat_rules[] = {
     {"continue_final_message", FIELD_ONLY, "false"},
 };
 
-/* Wishes and apply-template: what a template reads, and the wish's own members. */
+/* Wishes: what a template reads, and the wish's own members. */
 static const struct field_rule render_rules[] = {
     RENDER_FIELD_RULES,
     {"model", FIELD_SERVED, NULL},

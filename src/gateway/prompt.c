@@ -19,14 +19,13 @@ static enum status render_refuse(struct api_error *error, enum status status, co
   return api_error_of_status(error, status, detail);
 }
 
-enum status prompt_fits(const struct prompt_source *source, uint32_t n_tokens, struct api_error *error) {
+enum status prompt_fits(const struct prompt_source *source, uint32_t n_tokens, const char *param,
+                        struct api_error *error) {
   if (n_tokens < source->context_tokens) return STATUS_OK;
-  error->http_status = 400;
-  return api_error_set(
-      error, 400, "context_length_exceeded",
-      "This server's context is %u tokens; the prompt has %u and leaves no room for an answer. Shorten "
-      "the prompt.",
-      source->context_tokens, n_tokens);
+  return api_error_field(error, param, "context_length_exceeded",
+                         "This server's context is %u tokens; the prompt has %u and leaves no room for an answer. "
+                         "Shorten the prompt.",
+                         source->context_tokens, n_tokens);
 }
 
 enum status prompt_render(const struct prompt_source *source, const struct chat_call *call,
@@ -63,10 +62,10 @@ static enum status leading_tokens(const struct prompt_source *source, const char
   return status;
 }
 
-enum status prompt_of_text(const struct prompt_source *source, const char *text, size_t size, struct buffer *tokens,
-                           struct api_error *error) {
+enum status prompt_of_text(const struct prompt_source *source, const char *text, size_t size, const char *param,
+                           struct buffer *tokens, struct api_error *error) {
   enum status status = text_tokenize(source, text, size, tokens, error);
-  return status == STATUS_OK ? prompt_fits(source, prompt_tokens_count(tokens), error) : status;
+  return status == STATUS_OK ? prompt_fits(source, prompt_tokens_count(tokens), param, error) : status;
 }
 
 enum status prompt_of_chat(const struct prompt_source *source, const struct chat_call *call, struct buffer *tokens,
@@ -77,7 +76,7 @@ enum status prompt_of_chat(const struct prompt_source *source, const struct chat
   uint32_t head_tokens = 0;
   enum status status = prompt_render(source, call, &rendered, error);
   if (status != STATUS_OK) return status;
-  status = prompt_of_text(source, rendered.text, rendered.size, tokens, error);
+  status = prompt_of_text(source, rendered.text, rendered.size, "messages", tokens, error);
   if (status == STATUS_OK && call->facts.has_head) {
     enum status asked = chat_head_bytes(source->chat, &call->chat, &rendered, &head_bytes, &detail);
     if (asked == STATUS_OK && head_bytes > 0) {
@@ -193,7 +192,8 @@ enum status prompt_of_draft(const struct prompt_source *source, const struct cha
   }
   if (status == STATUS_OK) status = cut_render(source, call, text_size, &text, error);
   if (status == STATUS_OK) status = cut_render(source, call, 0, &head, error);
-  if (status == STATUS_OK) status = prompt_of_text(source, (const char *)text.data, text.size, tokens, error);
+  if (status == STATUS_OK)
+    status = prompt_of_text(source, (const char *)text.data, text.size, "messages", tokens, error);
   if (status == STATUS_OK) {
     size_t head_size = head.size < text.size ? head.size : text.size;
     status = leading_tokens(source, (const char *)text.data, head_size, tokens, ret_head_tokens, error);

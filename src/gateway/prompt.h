@@ -34,7 +34,7 @@ MUST_USE enum status prompt_of_chat(const struct prompt_source *source, const st
                                     struct buffer *tokens, struct chat_prompt *ret_rendered, uint32_t *ret_head_tokens,
                                     struct api_error *error);
 MUST_USE enum status prompt_of_text(const struct prompt_source *source, const char *text, size_t size,
-                                    struct buffer *tokens, struct api_error *error);
+                                    const char *param, struct buffer *tokens, struct api_error *error);
 /* What the conversation's next turn begins with: its messages and the reply, a JSON message, rendered. */
 MUST_USE enum status prompt_of_next_turn(const struct prompt_source *source, const struct chat_call *call,
                                          const char *reply_json, size_t reply_size, struct buffer *tokens,
@@ -45,8 +45,9 @@ MUST_USE enum status prompt_of_draft(const struct prompt_source *source, const s
                                      struct buffer *tokens, uint32_t *ret_head_tokens, struct api_error *error);
 /* Length of the text up to its last whitespace, that and what precedes it of whitespace not counted. */
 size_t prompt_settled_size(const char *text, size_t size);
-/* STATUS_INVALID with context_length_exceeded unless n_tokens and one more fit. */
-MUST_USE enum status prompt_fits(const struct prompt_source *source, uint32_t n_tokens, struct api_error *error);
+/* STATUS_INVALID with context_length_exceeded about `param` unless n_tokens and one more fit. */
+MUST_USE enum status prompt_fits(const struct prompt_source *source, uint32_t n_tokens, const char *param,
+                                 struct api_error *error);
 /* Renders without tokenizing. */
 MUST_USE enum status prompt_render(const struct prompt_source *source, const struct chat_call *call,
                                    struct chat_prompt *ret_rendered, struct api_error *error);
