@@ -9,10 +9,10 @@
 #include "base/status.h"
 
 struct buffer {
-  uint8_t *data;     /* NULL until the first byte; data[size] is always 0 once allocated, so text can be read as a string */
-  size_t size;       /* bytes in use */
-  size_t capacity;   /* bytes allocated, the closing 0 not counted */
-  size_t size_max;   /* hard limit of size */
+  uint8_t *data; /* NULL until the first byte; data[size] is always 0 once allocated, so text can be read as a string */
+  size_t size;   /* bytes in use */
+  size_t capacity; /* bytes allocated, the closing 0 not counted */
+  size_t size_max; /* hard limit of size */
 };
 
 /* In place; allocates nothing. size_max 0 means 1 GiB. */

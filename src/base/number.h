@@ -13,7 +13,8 @@ double number_log1p(double x);
 double number_sqrt(double x);
 /* 1 / (1 + e^−x). */
 double number_sigmoid(double x);
-/* Cumulative distribution of the standard normal (Abramowitz and Stegun 7.1.26 is not enough: relative error ≤ 1e-9). */
+/* Cumulative distribution of the standard normal (Abramowitz and Stegun 7.1.26 is not enough: relative error ≤ 1e-9).
+ */
 double number_normal_cdf(double x);
 /* x where it is finite and in [low, high], else the nearer bound; NaN gives `fallback`. */
 double number_clamp(double x, double low, double high, double fallback);
