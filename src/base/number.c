@@ -91,7 +91,7 @@ double number_normal_cdf(double x) {
   if (x > 38) return 1;
   if (x < -38) return 0;
   double density = 0.39894228040143267794 * number_exp(-x * x / 2);
-  if (x > -5 && x < 5) {
+  if (x > -3 && x < 3) {
     double term = x, sum = x;
     for (int i = 3; i < 200; i += 2) {
       term = term * x * x / i;
@@ -100,7 +100,7 @@ double number_normal_cdf(double x) {
     return 0.5 + density * sum;
   }
   double tail = x < 0 ? -x : x, fraction = tail;
-  for (int i = 60; i >= 1; i--) fraction = tail + i / fraction;
+  for (int i = 120; i >= 1; i--) fraction = tail + i / fraction;
   return x < 0 ? density / fraction : 1 - density / fraction;
 }
 
