@@ -30,7 +30,7 @@ struct selector_result {
   double value;                         /* of the choice, summed in index order */
   double bound;                         /* no feasible choice has more; certified in double precision */
   double multiplier[SELECTOR_ROWS_MAX]; /* marginal worth of one more unit of each row's budget; ≥ 0 */
-  double use[SELECTOR_ROWS_MAX];        /* of each row by the choice; ≤ budget */
+  double use[SELECTOR_ROWS_MAX];        /* of each row by the choice; ≤ budget, rounding (1e-9 of it) aside */
   uint32_t n_chosen;
   uint32_t oracle_calls; /* relaxations evaluated */
 };
@@ -39,9 +39,11 @@ struct selector_result {
 struct selector_ops {
   const char *name; /* as in --policy and reports */
   const char *help; /* one line */
-  /* The problem has passed selector_check. Fills choice (all n_nodes). STATUS_NO_MEMORY leaves the result untouched;
-   * ties go to the lower index. multiplier and bound come in filled (see selector_solve). */
-  enum status (*choose)(const struct selector_problem *problem, const struct selector_result *dual, uint8_t *choice);
+  /* The problem has passed selector_check; multiplier[n_rows] is the relaxation's. Fills choice[n_nodes]. *bound comes
+   * in as the relaxation's and may leave lower where the method has proved more. STATUS_NO_MEMORY: nothing written.
+   * Ties go to the lower index. */
+  enum status (*choose)(const struct selector_problem *problem, const double *multiplier, uint8_t *choice,
+                        double *bound);
 };
 
 /* The registry, in fixed order; *ret_count rows. Static storage. */
