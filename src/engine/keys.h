@@ -25,11 +25,12 @@ block_key keys_extend(struct keys *keys, const uint8_t salt[32], const uint8_t c
 uint32_t keys_chain(struct keys *keys, const uint8_t salt[32], const uint8_t compat[32], const block_key *parent,
                     const int32_t *tokens, uint32_t n, uint32_t block_tokens, block_key *ret_keys);
 
-/* Salt of a tenant: HMAC-SHA256(secret, "forelay tenant" ‖ 0 ‖ name). */
-void keys_salt(const uint8_t *secret, size_t secret_size, const char *tenant, uint8_t ret_salt[32]);
+/* Salt of a tenant: HMAC-SHA256(secret, "forelay tenant" ‖ 0 ‖ name). secret[secret_size] is at least 1 byte. */
+MUST_USE enum status keys_salt(const uint8_t *secret, size_t secret_size, const char *tenant, uint8_t ret_salt[32]);
 
 /* Both digests over the fields in the order of their structures, each preceded by its length. Texts are taken up to
  * their NUL. */
-struct fingerprint keys_fingerprint(const struct fingerprint_compat *compat, const struct fingerprint_exact *exact);
+struct fingerprint keys_fingerprint(struct keys *keys, const struct fingerprint_compat *compat,
+                                    const struct fingerprint_exact *exact);
 
 #endif

@@ -40,7 +40,8 @@ struct model_config {
 /* In what form states leave. */
 enum model_state {
   MODEL_STATE_CUT = 0, /* ranges of tokens, (to − from) × bytes_per_token bytes each, joined at will */
-  MODEL_STATE_WHOLE    /* one range from token 0 to the sequence's end, opaque */
+  MODEL_STATE_WHOLE,   /* one range from token 0 to the sequence's end, opaque */
+  MODEL_STATE_NONE     /* they do not come back unchanged: nothing leaves */
 };
 
 /* Fixed after open. Texts live as long as the model. */
@@ -105,7 +106,7 @@ MUST_USE bool model_seq_remove(struct model *model, uint32_t seq, uint32_t from)
 uint32_t model_seq_tokens(const struct model *model, uint32_t seq);
 
 /* Room for the state of tokens [from, to): exact where states are cut; else at most that much (from must be 0, or 0 is
- * returned). */
+ * returned). 0 for MODEL_STATE_NONE. */
 uint64_t model_state_bytes(const struct model *model, uint32_t from, uint32_t to);
 /* Copies ranges of seq out; each target has size model_state_bytes(from, to). MODEL_STATE_WHOLE: one target from 0 to
  * the sequence's length. STATUS_INVALID: a range or size is wrong, nothing was written; STATUS_NO_MEMORY (staging);
