@@ -171,8 +171,8 @@ static void test_any_cut_shows_the_same(void **state) {
       assert_shown(&reading, whole);
     } else {
       assert_true(reading.stop != TRANSCRIPT_NO_STOP);
-      assert_null(memmem(reading.text.data, reading.text.size, "bb", 2));
-      assert_null(memmem(reading.text.data, reading.text.size, "aba", 3));
+      assert_true(reading.text.size == 0 || memmem(reading.text.data, reading.text.size, "bb", 2) == NULL);
+      assert_true(reading.text.size == 0 || memmem(reading.text.data, reading.text.size, "aba", 3) == NULL);
     }
     close_reading(&reading);
   }
