@@ -106,7 +106,9 @@ static void run_copy(struct embedded *embedded, struct copy *copy) {
       break;
     }
   }
-  copy->status = model_state_save(embedded->place.model, copy->seq, copy->targets, copy->n, &ignored);
+  if (copy->n > 0) {
+    copy->status = model_state_save(embedded->place.model, copy->seq, copy->targets, copy->n, &ignored);
+  }
   for (uint32_t i = 0; copy->status == STATUS_OK && i < copy->n; i++) {
     copy->bytes += copy->targets[i].size;
   }
@@ -411,6 +413,10 @@ static void cancel(struct engine *engine, struct engine_job *job) {
   atomic_store(&job->is_cancelled, true);
 }
 
+static uint32_t progress(const struct engine_job *job) {
+  return atomic_load(&job->progress);
+}
+
 static uint64_t state_bytes(const struct engine *engine, uint32_t from, uint32_t to) {
   const struct embedded *embedded = (const struct embedded *)(const void *)engine;
 
@@ -545,6 +551,7 @@ static const struct engine_ops embedded_ops = {
     .close = close_engine,
     .submit = submit,
     .cancel = cancel,
+    .progress = progress,
     .state_bytes = state_bytes,
     .state_save = state_save,
     .state_drop = state_drop,
@@ -555,7 +562,7 @@ static void set_caps(struct engine_caps *caps, const struct model_facts *facts) 
   *caps = (struct engine_caps){
       .sequences = facts->sequences,
       .context_tokens = facts->context_tokens,
-      .state = ENGINE_STATE_BYTES,
+      .state = facts->state == MODEL_STATE_NONE ? ENGINE_STATE_NONE : ENGINE_STATE_BYTES,
       .cuts_state = facts->state == MODEL_STATE_CUT,
       .drops_suffix = facts->drops_suffix,
       .aborts_within = facts->is_gpu ? MODEL_CALL_TOKENS_MAX : facts->micro_batch,

@@ -8,7 +8,7 @@
 
 #include "base/status.h"
 #include "engine/engine.h"
-#include "engine/outbox.h"
+#include "os/thread.h"
 
 struct model;
 
@@ -17,7 +17,7 @@ struct embedded_options {
   uint32_t jobs_max;   /* submitted and not ended; 0: 256 */
   uint32_t piece_us_max; /* a prefill call is made as long as is predicted to end in that time; 0: 250,000 (50,000 on a
                             GPU, where a call cannot be aborted) */
-  outbox_post *post;     /* brings events to the loop thread */
+  thread_post *post;     /* brings events to the loop thread */
   void *post_ctx;
 };
 

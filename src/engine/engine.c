@@ -71,6 +71,10 @@ void engine_cancel(struct engine *engine, struct engine_job *job) {
   engine->ops->cancel(engine, job);
 }
 
+uint32_t engine_job_tokens(const struct engine *engine, const struct engine_job *job) {
+  return engine->ops->progress(job);
+}
+
 uint64_t engine_state_bytes(const struct engine *engine, uint32_t from, uint32_t to) {
   if (engine->caps.state == ENGINE_STATE_NONE || from >= to) {
     return 0;
@@ -80,10 +84,10 @@ uint64_t engine_state_bytes(const struct engine *engine, uint32_t from, uint32_t
 
 enum status engine_state_save(struct engine *engine, uint32_t seq, const struct engine_target *targets, uint32_t n,
                               bool is_urgent, engine_saved *done, void *done_ctx) {
-  if (engine->caps.state != ENGINE_STATE_BYTES) {
+  if (engine->caps.state != ENGINE_STATE_BYTES && n > 0) {
     return STATUS_UNSUPPORTED;
   }
-  if (seq >= engine->caps.sequences || n == 0) {
+  if (seq >= engine->caps.sequences) {
     return STATUS_INVALID;
   }
   return engine->ops->state_save(engine, seq, targets, n, is_urgent, done, done_ctx);

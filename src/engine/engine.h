@@ -137,6 +137,7 @@ struct engine_ops {
   enum status (*submit)(struct engine *engine, const struct engine_request *request, const struct engine_sink *sink,
                         void *sink_ctx, struct engine_job **ret_job, struct error *error);
   void (*cancel)(struct engine *engine, struct engine_job *job);
+  uint32_t (*progress)(const struct engine_job *job);
   uint64_t (*state_bytes)(const struct engine *engine, uint32_t from, uint32_t to);
   enum status (*state_save)(struct engine *engine, uint32_t seq, const struct engine_target *targets, uint32_t n,
                             bool is_urgent, engine_saved *done, void *done_ctx);
@@ -162,10 +163,14 @@ MUST_USE enum status engine_submit(struct engine *engine, const struct engine_re
                                    struct error *error);
 /* Asks the job to end soon: failed(STATUS_CANCELLED), or done if it was already through. May be called twice. */
 void engine_cancel(struct engine *engine, struct engine_job *job);
+/* Tokens that lie in the job's sequence by now, as of the end of its last call. */
+uint32_t engine_job_tokens(const struct engine *engine, const struct engine_job *job);
 /* Bytes of tokens [from, to) in this engine's form; 0 where caps.state is ENGINE_STATE_NONE. */
 uint64_t engine_state_bytes(const struct engine *engine, uint32_t from, uint32_t to);
 /* Copies ranges of an idle sequence out. Waits for a moment without real work unless is_urgent. `done` exactly once,
- * never before this returns; if this fails, never. The sequence must not get a job before that. */
+ * never before this returns; if this fails, never. A job that is submitted to the sequence before that waits for the
+ * copy only if it overwrites what is being copied. n 0: nothing is copied, `done` comes when what was asked before is
+ * through. */
 MUST_USE enum status engine_state_save(struct engine *engine, uint32_t seq, const struct engine_target *targets,
                                        uint32_t n, bool is_urgent, engine_saved *done, void *done_ctx);
 /* Empties a sequence without a job. */

@@ -66,6 +66,7 @@ enum status job_create(const struct engine_request *request, const struct engine
     return error_set(error, STATUS_NO_MEMORY, "engine: no memory for a job");
   }
   atomic_init(&job->is_cancelled, false);
+  atomic_init(&job->progress, 0);
   job->sink = *sink;
   job->sink_ctx = sink_ctx;
   status = transcript_init(&job->transcript, request->stops, request->n_stops);
@@ -119,7 +120,7 @@ static void deliver_restored(struct outbox_event *event) {
   struct engine_job *job = JOB_OF(event, restored_event);
 
   if (job->sink.restored != NULL) {
-    job->sink.restored(job->sink_ctx, job->request.restore_tokens, job->restored_bytes, job->result.prefill.restore_us);
+    job->sink.restored(job->sink_ctx, job->restored_tokens, job->restored_bytes, job->result.prefill.restore_us);
   }
 }
 
@@ -211,23 +212,34 @@ static void announce_prefilled(struct engine_job *job, const struct job_place *p
   outbox_push(place->outbox, &job->prefilled_event);
 }
 
+/* How many of the ranges hold what is to be restored: a longer state is cut short. */
+static uint32_t ranges_needed(const struct engine_request *request) {
+  uint32_t n = 0;
+
+  while (n < request->n_restore && request->restore[n].from < request->restore_tokens) {
+    n++;
+  }
+  return n;
+}
+
 /* Without the restored state the prompt is computed; the request succeeds later, not never. */
 static void restore(struct engine_job *job, const struct job_place *place) {
-  const struct engine_request *request = &job->request;
+  struct engine_request *request = &job->request;
+  uint32_t n = ranges_needed(request);
   uint64_t begin_us = place->now_us();
   struct error ignored;
 
-  if (model_state_load(place->model, request->seq, request->restore, request->n_restore, request->restore_tokens,
-                       &ignored) == STATUS_OK) {
+  if (n > 0 && model_state_load(place->model, request->seq, request->restore, n, request->restore_tokens, &ignored) ==
+                   STATUS_OK) {
     job->position = request->restore_tokens;
-    for (uint32_t i = 0; i < request->n_restore; i++) {
+    for (uint32_t i = 0; i < n; i++) {
       job->restored_bytes += request->restore[i].size;
     }
   } else {
-    job->request.restore_tokens = 0;
     empty_sequence(place, request->seq);
     job->position = 0;
   }
+  job->restored_tokens = job->position;
   job->result.prefill.restore_us = place->now_us() - begin_us;
   job->restored_event.deliver = deliver_restored;
   outbox_push(place->outbox, &job->restored_event);
@@ -256,6 +268,7 @@ void job_begin(struct engine_job *job, const struct job_place *place) {
     empty_sequence(place, request->seq);
     job->position = 0;
   }
+  atomic_store(&job->progress, job->position);
   job->result.prefill.cached_tokens = job->position;
   job->result.prefill.canonical_tokens =
       request->canonical_tokens < job->position ? request->canonical_tokens : job->position;
@@ -272,6 +285,7 @@ static void take_progress(struct engine_job *job, const struct job_place *place,
     prefill->canonical_tokens = position;
   }
   job->position = position;
+  atomic_store(&job->progress, position);
 }
 
 static enum status append_token(struct engine_job *job, const struct job_place *place, int32_t id, float logprob,
@@ -464,6 +478,7 @@ void jobs_decode(struct engine_job *const *jobs, uint32_t n, const struct job_pl
   status = model_decode_step(place->model, n, seqs, tokens, positions, &error);
   for (uint32_t i = 0; i < n; i++) {
     jobs[i]->position = model_seq_tokens(place->model, seqs[i]);
+    atomic_store(&jobs[i]->progress, jobs[i]->position);
     if (status == STATUS_OK) {
       sample(jobs[i], place, i);
     } else {

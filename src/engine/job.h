@@ -41,6 +41,8 @@ struct engine_job {
 
   atomic_bool is_cancelled; /* set by the loop thread, read by the engine thread and inside a running call */
 
+  atomic_uint progress; /* position after the last call, for the loop thread */
+
   /* Engine thread's. */
   struct engine_job *next; /* in the inbox */
   enum job_phase phase;
@@ -57,6 +59,7 @@ struct engine_job {
 
   /* Each is pushed once at most. */
   struct outbox_event restored_event, prefilled_event, logits_event, end_event;
+  uint32_t restored_tokens; /* 0: the engine refused the bytes */
   uint64_t restored_bytes;
   struct engine_prefill prefilled; /* what the event tells; result.prefill goes on changing */
   float *logits;                   /* [n_logits] copied for first_logits, NULL */

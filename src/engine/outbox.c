@@ -13,11 +13,11 @@ struct outbox {
   bool is_posted; /* a call of drain() is on its way: it holds a reference */
   bool is_stopped;
   uint32_t references; /* the owner's and that call's */
-  outbox_post *post;
+  thread_post *post;
   void *post_ctx;
 };
 
-enum status outbox_create(outbox_post *post, void *post_ctx, uint32_t pending_max, struct outbox **ret_outbox) {
+enum status outbox_create(thread_post *post, void *post_ctx, uint32_t pending_max, struct outbox **ret_outbox) {
   struct outbox *outbox = calloc(1, sizeof(*outbox));
 
   if (outbox == NULL) {
@@ -89,8 +89,8 @@ void outbox_push(struct outbox *outbox, struct outbox_event *event) {
     outbox->references++;
   }
   pthread_mutex_unlock(&outbox->lock);
-  if (must_post) {
-    outbox->post(outbox->post_ctx, drain, outbox);
+  if (must_post && !outbox->post(outbox->post_ctx, drain, outbox)) {
+    drop_reference(outbox); /* the loop is ending: outbox_close delivers what waits here */
   }
 }
 

@@ -6,9 +6,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
-
-/* Runs fn(arg) once on the loop thread, soon, from any thread. Must not fail and must not run it at once. */
-typedef void outbox_post(void *post_ctx, void (*fn)(void *arg), void *arg);
+#include "os/thread.h"
 
 struct outbox_event {
   struct outbox_event *next;
@@ -18,7 +16,7 @@ struct outbox_event {
 struct outbox;
 
 /* pending_max: events that may wait for the loop before outbox_wait_room() waits. */
-MUST_USE enum status outbox_create(outbox_post *post, void *post_ctx, uint32_t pending_max, struct outbox **ret_outbox);
+MUST_USE enum status outbox_create(thread_post *post, void *post_ctx, uint32_t pending_max, struct outbox **ret_outbox);
 /* Engine thread. Never waits. */
 void outbox_push(struct outbox *outbox, struct outbox_event *event);
 /* Engine thread: waits until the loop has caught up, so that a slow loop bounds what is in flight. */

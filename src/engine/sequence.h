@@ -26,8 +26,9 @@ struct sequence {
   uint8_t salt[32];
   uint64_t task; /* preparation that computed [task_from, task_to), 0: none */
   uint32_t task_from, task_to;
-  uint64_t used_us; /* last begin or end of a job */
-  int32_t *tokens;  /* [n_tokens], room for tokens_max */
+  uint32_t refused_tokens; /* canonical tokens for which there was no room in RAM: not asked again until they change */
+  uint64_t used_us;        /* last begin or end of a job */
+  int32_t *tokens;         /* [n_tokens], room for tokens_max */
 };
 
 struct sequences {
