@@ -36,13 +36,12 @@ struct retention_settings {
   uint64_t capacity_bytes[TIER_COUNT]; /* 0: no such tier */
   uint64_t block_bytes;  /* stored bytes of one block, to size the shadows; 0: from the first full segment */
   double pin_fraction;   /* 0 … 1: most of a tier that orders may pin */
-  uint64_t grace_us;     /* a new segment that has no value yet is kept this long before it counts as worth 0 */
+  uint64_t grace_us;     /* a segment without a value is kept this long after its last use, then it counts as worth 0 */
   uint32_t segments_max; /* ≥ 1, known segments in all tiers */
   uint32_t requests_max; /* ≥ 1, requests between arrival and settlement; past it the oldest is settled */
 };
 
-/* Policy value, ε = .003, a quarter of a tier for pins, 10 s of grace, 1,000,000 segments, 1,024 requests; no capacity.
- */
+/* Policy value, ε = .003, a quarter of a tier for pins, 10 s of grace, 1,000,000 segments, 1,024 requests, no tier. */
 void retention_settings_init(struct retention_settings *settings);
 
 struct retention;
@@ -54,8 +53,8 @@ void retention_destroy(struct retention **retention);
 
 /* A request for the path keys[n] has arrived: feeds the shadows and settles hits against them (both by metadata:
  * leading blocks held). Its blocks count as on their way into the cache until retention_settle(request). */
-MUST_USE enum status retention_arrival(struct retention *retention, uint64_t request, const block_key *keys, uint32_t n,
-                                       uint64_t now_us);
+MUST_USE enum status retention_arrival(struct retention *retention, uint64_t request, const block_key *keys,
+                                       uint32_t n);
 /* The request has ended and what it stored has been told. Unknown requests are ignored. */
 void retention_settle(struct retention *retention, uint64_t request);
 
@@ -69,7 +68,7 @@ MUST_USE enum status retention_gone(struct retention *retention, uint64_t segmen
 void retention_touch(struct retention *retention, uint64_t segment, uint64_t now_us);
 
 /* Worth of keeping, in USD a byte; ranks victims of policy value. NaN counts as 0. Plan sets it for every segment
- * within grace_us of its storing and again whenever its forecast changes. */
+ * within grace_us of its last use and again whenever its forecast changes. */
 MUST_USE enum status retention_set_value(struct retention *retention, uint64_t segment, double value_usd_per_byte);
 
 /* In flight: this segment may not leave any tier until each pin is undone. Unpinning what is not pinned is asserted. */
@@ -109,8 +108,8 @@ struct retention_guard {
   uint64_t absent_blocks;          /* Φ */
   double account;                  /* A */
   uint32_t shadow_capacity_blocks; /* 0: size not known yet, or no such tier */
-  uint64_t by_prediction, by_guard,
-      by_recency; /* victims named: chosen freely, from what the guard left over, as plain LRU */
+  /* Victims named so far: as predicted; the best that the guard allowed; the least recent. */
+  uint64_t by_prediction, by_guard, by_recency;
 };
 struct retention_guard retention_guard_of(const struct retention *retention, enum tier tier);
 
