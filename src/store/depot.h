@@ -1,9 +1,10 @@
-/* One place to ask for stored states: index, RAM and SSD behind one face. Finds the longest ready state of a prompt, hands
- * out room to write a segment into, brings segments from disk, writes them to disk, drops them. Decides nothing: who is
- * displaced is the caller's word. Loop thread only; the disk is worked on by two threads inside. Owns all stored bytes.
+/* One place to ask for stored states: index, RAM and SSD behind one face. Finds the longest ready state of a prompt,
+ * hands out room to write a segment into, brings segments from disk, writes them to disk, drops them. Decides nothing:
+ * who is displaced is the caller's word. Loop thread only; the disk is worked on by two threads inside. Owns all stored
+ * bytes.
  *
- * A segment is a run of at most SEGMENT_TOKENS tokens of one chain that begins at a multiple of SEGMENT_TOKENS; a state is
- * the chain of its segments. Its bytes are opaque: exactly (to − from) · bytes_per_token of them. */
+ * A segment is a run of at most SEGMENT_TOKENS tokens of one chain that begins at a multiple of SEGMENT_TOKENS; a state
+ * is the chain of its segments. Its bytes are opaque: exactly (to − from) · bytes_per_token of them. */
 #ifndef FORELAY_STORE_DEPOT_H
 #define FORELAY_STORE_DEPOT_H
 
@@ -28,17 +29,17 @@ struct depot_event {
   uint32_t tenant;
   uint32_t from, to;
   uint64_t bytes;
-  uint64_t task;            /* preparation that computed it, 0: none */
+  uint64_t task; /* preparation that computed it, 0: none */
 };
 
 struct depot_config {
-  const char *folder;              /* states/ is made in it; NULL: no SSD tier */
-  uint64_t ram_bytes, ssd_bytes;   /* hard caps, rounding and reservations included; 0: no such tier */
+  const char *folder;            /* states/ is made in it; NULL: no SSD tier */
+  uint64_t ram_bytes, ssd_bytes; /* hard caps, rounding and reservations included; 0: no such tier */
   uint64_t ssd_writes_bytes_per_day;
-  uint64_t index_bytes_max;        /* of token ids and entries; 0: 256 MiB */
+  uint64_t index_bytes_max; /* of token ids and entries; 0: 256 MiB */
   uint64_t bytes_per_token;
-  struct fingerprint fingerprint;  /* of states made now */
-  const uint8_t (*salts)[32];      /* [n_tenants], copied */
+  struct fingerprint fingerprint; /* of states made now */
+  const uint8_t (*salts)[32];     /* [n_tenants], copied */
   uint32_t n_tenants;
   /* Runs fn(ctx) on the loop thread; for completions of the disk threads. */
   bool (*post)(void *post_ctx, void (*fn)(void *ctx), void *ctx);
@@ -47,8 +48,8 @@ struct depot_config {
   void *event_ctx;
 };
 
-/* Scans states/: whole compatible chains are adopted, files of our own name pattern that are not are removed and counted.
- * A disk that cannot be used is no failure: the SSD tier is then degraded. Blocks while it scans. */
+/* Scans states/: whole compatible chains are adopted, files of our own name pattern that are not are removed and
+ * counted. A disk that cannot be used is no failure: the SSD tier is then degraded. Blocks while it scans. */
 MUST_USE enum status depot_open(const struct depot_config *config, struct depot **ret_depot, struct error *error);
 /* Waits for the disk threads; completions that are posted already still run and find nothing. NULL is accepted. */
 void depot_close(struct depot **depot);
@@ -61,8 +62,8 @@ const void *depot_view(struct depot *depot, uint64_t segment);
 /* Unpins what a match pinned; once for each match. */
 void depot_release(struct depot *depot, const struct index_match *match);
 /* Brings the SSD segments of a pinned match into RAM. Room that is not free must have been made before (depot_room).
- * done(ctx, bytes, us) exactly once, on the loop thread, never before this returns; afterwards the leading segments that
- * have a view are usable, the rest is not (too little room, or a file was broken: removed and counted).
+ * done(ctx, bytes, us) exactly once, on the loop thread, never before this returns; afterwards the leading segments
+ * that have a view are usable, the rest is not (too little room, or a file was broken: removed and counted).
  * STATUS_BUSY: too many reads at once; nothing is called then. */
 MUST_USE enum status depot_fetch(struct depot *depot, const struct index_match *match,
                                  void (*done)(void *ctx, uint64_t bytes, uint64_t us), void *ctx);
@@ -78,15 +79,15 @@ uint64_t depot_segment_bytes(const struct depot *depot, uint32_t tokens);
 /* Bytes free in RAM now. */
 uint64_t depot_room(const struct depot *depot);
 /* Room to write tokens [from, to) of a chain into: *ret_bytes has (to − from) · bytes_per_token bytes, written by any
- * thread until commit or abort. keys: of the chain's block ends is the caller's matter; here `key` names the whole prefix
- * up to `to` and parent_key the one up to `from`. STATUS_FULL: no room (ask the planner for victims, try again);
+ * thread until commit or abort. keys: of the chain's block ends is the caller's matter; here `key` names the whole
+ * prefix up to `to` and parent_key the one up to `from`. STATUS_FULL: no room (ask the planner for victims, try again);
  * STATUS_NOT_FOUND: its parent is not stored in RAM or SSD; STATUS_TOO_LONG: larger than the tier. */
-MUST_USE enum status depot_reserve(struct depot *depot, uint32_t tenant, const int32_t *tokens, uint32_t from, uint32_t to,
-                                   uint32_t exact_tokens, block_key key, block_key parent_key, uint64_t task,
-                                   struct depot_ticket **ret_ticket, void **ret_bytes);
+MUST_USE enum status depot_reserve(struct depot *depot, uint32_t tenant, const int32_t *tokens, uint32_t from,
+                                   uint32_t to, uint32_t exact_tokens, block_key key, block_key parent_key,
+                                   uint64_t task, struct depot_ticket **ret_ticket, void **ret_bytes);
 /* Makes it visible; read-only from now on. A shorter partial segment that it extends, and nothing hangs on, goes.
- * *ret_segment its id (may be NULL). STATUS_NOT_FOUND: its parent went meanwhile, the bytes are dropped. The ticket is gone
- * either way. */
+ * *ret_segment its id (may be NULL). STATUS_NOT_FOUND: its parent went meanwhile, the bytes are dropped. The ticket is
+ * gone either way. */
 MUST_USE enum status depot_commit(struct depot *depot, struct depot_ticket *ticket, uint64_t *ret_segment);
 void depot_abort(struct depot *depot, struct depot_ticket *ticket);
 
@@ -115,8 +116,8 @@ struct depot_stats {
     char condition[160]; /* why; empty: healthy */
   } tier[TIER_COUNT];
   uint64_t ssd_written_today_bytes;
-  uint64_t adopted, removed;  /* at open: segments taken over; files removed */
-  uint64_t rejected;          /* files that failed a check when read */
+  uint64_t adopted, removed; /* at open: segments taken over; files removed */
+  uint64_t rejected;         /* files that failed a check when read */
   uint64_t index_bytes;
 };
 void depot_stats(const struct depot *depot, struct depot_stats *ret_stats);

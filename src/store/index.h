@@ -56,9 +56,9 @@ uint32_t index_missing(const struct index *index, uint32_t tenant, const int32_t
 uint64_t index_find(const struct index *index, uint32_t tenant, const int32_t *tokens, uint32_t upto);
 /* Adds tokens[from, to) behind `parent` (0: from is 0), present nowhere yet. Equal content gives the id it has.
  * STATUS_FULL: past bytes_max; STATUS_NO_MEMORY. */
-MUST_USE enum status index_add(struct index *index, uint32_t tenant, uint64_t parent, const int32_t *tokens, uint32_t from,
-                               uint32_t to, uint32_t exact_tokens, block_key key, block_key parent_key, uint64_t task,
-                               uint64_t *ret_id);
+MUST_USE enum status index_add(struct index *index, uint32_t tenant, uint64_t parent, const int32_t *tokens,
+                               uint32_t from, uint32_t to, uint32_t exact_tokens, block_key key, block_key parent_key,
+                               uint64_t task, uint64_t *ret_id);
 MUST_USE enum status index_get(const struct index *index, uint64_t id, struct index_entry *ret_entry);
 /* bytes 0: gone from the tier. */
 void index_set_tier(struct index *index, uint64_t id, enum tier tier, uint64_t bytes);
