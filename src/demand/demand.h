@@ -1,6 +1,9 @@
-/* How likely, how soon, how often a prefix is asked for again: probabilities within horizons, never times. Joins the
- * forecasters (forecaster.h), calibrates them online and remembers how right they were. Pure; one thread at a time.
- * Owns its state, bounded by the forest's nodes. Source of the model: docs/design/deciding.md. */
+/* Demand: how likely, how soon and how often the prefix that ends in a node of the forest is asked for again. Whether
+ * can be predicted, when cannot: answers are probabilities within horizons, never timers. Several forecasters
+ * (forecaster.h) each say what they can see; they are mixed by how well they did, and calibrated on labels that ripen
+ * at t + horizon, positive and negative alike. Never decides what to prepare, never scans the forest. No number it
+ * returns is ever NaN or infinite. Times are Unix microseconds; an earlier one is taken as the last one. One thread at
+ * a time. Owns a row per node of a forest it does not own; memory is bounded by nodes_max. */
 #ifndef FORELAY_DEMAND_DEMAND_H
 #define FORELAY_DEMAND_DEMAND_H
 
@@ -15,76 +18,102 @@
 
 struct demand;
 
-enum { DEMAND_HORIZONS = 3 };
+enum {
+  DEMAND_HORIZONS_MAX = 8,
+  DEMAND_ROW_SIZE = 3072, /* most bytes of a saved row, the closing 0 included */
+  CALIBRATION_BINS = 10
+};
 
 struct demand_config {
-  double horizons_s[DEMAND_HORIZONS]; /* increasing */
-  uint32_t nodes_max;                 /* of the forest */
+  uint32_t nodes_max;                     /* of the forest: forest_nodes_max */
+  uint32_t sessions_max;                  /* conversations waited for at once; the oldest makes room. ≥ 1 */
+  uint32_t announcements_max;             /* ≥ 1 */
+  uint32_t labels_max;                    /* forecasts remembered until their labels ripen, for each horizon, ≥ 16 */
+  uint32_t n_horizons;                    /* 1 … DEMAND_HORIZONS_MAX: those that are learned and scored */
+  double horizons_s[DEMAND_HORIZONS_MAX]; /* increasing, > 0 */
+  uint64_t seed;                          /* of the sample of nodes that are scored */
 };
-
-/* What is asked about. */
-struct demand_query {
-  enum kind kind;
-  uint32_t node; /* of the forest; FOREST_NONE: never asked, only told (a document, an announcement) */
-  uint32_t tenant;
-  uint32_t turn;         /* conversation: of the request to come, ≥ 2 */
-  enum stop_reason stop; /* conversation: how the turn before ended */
-  uint64_t since_us;     /* conversation: when it ended; document: when it was told; else 0 */
-  bool is_told;          /* somebody said it may be asked about (POST documents) */
-  uint64_t announced_us; /* next announced time, 0: none */
-  uint64_t every_us;     /* of a repeated announcement, 0: once */
-  uint32_t announced_count;
-};
+/* 4,096 sessions, 1,024 announcements, 4,096 labels, horizons 60, 600 and 3,600 s. */
+void demand_config_init(struct demand_config *config, uint32_t nodes_max);
 
 struct forecast {
-  double p[DEMAND_HORIZONS];    /* of at least one ask within horizons_s[i]; not decreasing in i; in [0, 1] */
-  double asks[DEMAND_HORIZONS]; /* expected number within horizons_s[i]; ≥ p */
-  double p_low, p_high;         /* interval of p[1], about 90 % */
+  uint32_t n_horizons;
+  double horizon_s[DEMAND_HORIZONS_MAX]; /* as asked for: increasing */
+  double p_within[DEMAND_HORIZONS_MAX];  /* of at least one ask within it from now; non-decreasing */
+  double asks;                           /* expected within the longest horizon; ≥ its p_within */
+  double p_repeat;                       /* that the next ask ends here: the same whole prompt again */
+  enum kind kind;                        /* as the forest sees it */
+  const char *forecaster; /* who weighs most in it; "none" when nobody had anything to say. Static storage */
+  bool is_announced;      /* somebody said so */
 };
 
-struct calibration {
-  uint64_t scored;  /* forecasts whose horizon has passed */
-  double base_rate; /* share of those that were asked */
-  double brier;     /* mean squared error of p[1] */
-  double error;     /* expected calibration error over 10 bins of p[1] */
-};
-
+/* STATUS_INVALID: a field out of range. */
 MUST_USE enum status demand_create(const struct demand_config *config, struct demand **ret_demand);
 void demand_destroy(struct demand **demand);
 
-/* ── learning ── */
-/* A request has come; path as forest_insert gave it. */
-void demand_ask(struct demand *demand, const struct forest *forest, const struct ask *ask,
-                const struct forest_path *path);
-/* A turn has ended: the conversation is now silent. */
-void demand_turn_ended(struct demand *demand, uint64_t session, uint32_t turn, enum stop_reason stop, uint64_t at_us);
-/* A told document was asked about, or its time (the longest horizon) has passed. */
-void demand_told_outcome(struct demand *demand, uint32_t tenant, double after_s, bool was_asked);
-/* The forest's callbacks. */
+/* ── events ── */
+/* Right after forest_insert of the same ask. */
+void demand_observe(struct demand *demand, const struct forest *forest, const struct ask *ask,
+                    const struct forest_path *path);
+/* A turn has ended. */
+struct demand_turn {
+  uint64_t at_us;
+  uint64_t session; /* 0: nothing is waited for */
+  uint32_t turn;    /* of the request that ended */
+  enum stop_reason stop;
+  uint32_t next; /* node in which the next turn's known beginning ends (forest_plant of outcome.next_keys); FOREST_NONE:
+                    wherever the prompt ended */
+};
+void demand_outcome(struct demand *demand, const struct forest *forest, const struct demand_turn *turn);
+/* Somebody said that `count` requests (≥ 1) for the prefix come at at_us and, where every_us is not 0, again each
+ * every_us. The caller pins the node. STATUS_FULL: announcements_max; STATUS_INVALID: no such node. */
+MUST_USE enum status demand_announce(struct demand *demand, const struct forest *forest, uint32_t node, uint64_t at_us,
+                                     uint64_t every_us, uint32_t count, uint64_t now_us, uint64_t *ret_id);
+/* STATUS_NOT_FOUND when it is over or was never made. */
+MUST_USE enum status demand_withdraw(struct demand *demand, uint64_t announcement);
+/* A document has been opened that ends in this node and may be asked about. */
+void demand_document(struct demand *demand, const struct forest *forest, uint32_t node, uint64_t now_us);
+
+/* To be called from the forest's callbacks of the same names. */
 void demand_split(struct demand *demand, uint32_t upper, uint32_t lower);
 void demand_forget(struct demand *demand, uint32_t node);
 
-/* ── asking ── O(1); no NaN whatever was learned. */
-void demand_forecast(const struct demand *demand, const struct forest *forest, const struct demand_query *query,
-                     uint64_t now_us, struct forecast *ret_forecast);
-/* When the next burst of a periodic prefix is expected; 0: it is not periodic. */
-uint64_t demand_next_burst_us(const struct demand *demand, uint32_t node, uint64_t now_us);
-/* Mean time to the next ask given that one comes, in seconds; for the order of work only. */
-double demand_typical_gap_s(const struct demand *demand, const struct forest *forest, const struct demand_query *query,
-                            uint64_t now_us);
+/* ── questions ── */
+/* horizons_s[n] increasing, 1 ≤ n ≤ DEMAND_HORIZONS_MAX; those out of (0, 1e7] are clamped. A node that is not alive
+ * has zeros. O(forecasters · n). */
+void demand_forecast(struct demand *demand, const struct forest *forest, uint32_t node, uint64_t now_us,
+                     const double *horizons_s, uint32_t n, struct forecast *ret);
 
-/* Makes the forecasts of a parent and its children agree: asks_parent ≥ ending + Σ asks_child, p_parent ≥ max p_child.
- */
-void demand_reconcile(struct forecast *parent, const double ending_asks[DEMAND_HORIZONS],
-                      const struct forecast *children, size_t n);
+/* Makes a parent agree with its children, all with the same horizons: expected asks at least those that end here plus
+ * the children's, each probability at least the largest child's. ending_asks: expected asks that end in the parent
+ * itself within the longest horizon. Never 1 − Π(1 − p): siblings arrive together. */
+void demand_reconcile(struct forecast *parent, const struct forecast *children, uint32_t n_children,
+                      double ending_asks);
 
-/* ── how right they were ── labels are applied when the horizon has passed, asked or not alike. */
-/* Remembers a forecast of p[1] made for `name` (any 128-bit name); bounded, the oldest go. */
-void demand_promise(struct demand *demand, block_key name, double p, uint64_t now_us);
-/* `name` was asked for. */
-void demand_kept(struct demand *demand, block_key name, uint64_t at_us);
-/* Scores what is due. */
-void demand_score(struct demand *demand, uint64_t now_us);
-void demand_calibration(const struct demand *demand, struct calibration *ret_calibration);
+/* When some node's forecast is worth looking at again; UINT64_MAX: none by itself. */
+uint64_t demand_next_due(const struct demand *demand);
+/* The next node that is due at now_us, each alive; false when none is. It comes up again by itself later if its
+ * forecast will change. Nodes of an observed path, of an ended turn and of an announcement are due at once. */
+bool demand_pop_due(struct demand *demand, const struct forest *forest, uint64_t now_us, uint32_t *ret_node);
+
+/* How forecasts compared with what came, over all labels that have ripened. */
+struct calibration {
+  uint64_t scored;
+  double brier;                      /* mean squared error; 0 while nothing is scored */
+  double brier_base;                 /* of always saying the base rate */
+  double error;                      /* expected calibration error over bins */
+  double forecast[CALIBRATION_BINS]; /* mean forecast in [i/10, (i+1)/10); 0 where none */
+  double observed[CALIBRATION_BINS]; /* share that came true */
+  uint64_t count[CALIBRATION_BINS];
+};
+/* horizon: index into the configured ones, or DEMAND_HORIZONS_MAX for all together. */
+void demand_calibration(const struct demand *demand, uint32_t horizon, struct calibration *ret);
+size_t demand_bytes(const struct demand *demand);
+
+/* ── memory across restarts ── nodes are named by their end keys, so load the forest first. */
+void demand_save(const struct demand *demand, const struct forest *forest, bool (*row)(void *ctx, const char *text),
+                 void *ctx);
+/* STATUS_INVALID: not such a row; nothing changed. Rows of nodes that are no more are taken and dropped. */
+MUST_USE enum status demand_load(struct demand *demand, const struct forest *forest, const char *text);
 
 #endif
