@@ -50,7 +50,7 @@ struct chat_request {
   const char *grammar;              /* GBNF of the user's own, plain text */
   int parallel_tool_calls;          /* 0, 1; −1: as the template can */
   bool omits_generation_prompt;     /* add_generation_prompt: false */
-  uint64_t now_s;                   /* Unix seconds, for templates that print the date */
+  uint64_t now_s; /* Unix seconds; some templates print the date. strftime_now() of this build asks the clock itself */
 };
 
 /* Everything here is owned by the prompt; chat_prompt_release frees it. */
@@ -91,7 +91,8 @@ MUST_USE enum status chat_parse(struct chat_parser *parser, const char *text, si
                                 struct error *error);
 
 /* How many leading bytes of prompt->text (rendered from the same request) any conversation shares that begins with the
- * same system messages and tools; 0: no system part, or the template does not tell. Renders twice. */
+ * same system messages and tools, whatever its first question; 0: none, or the template does not tell. Renders twice.
+ */
 MUST_USE enum status chat_head_bytes(const struct chat *chat, const struct chat_request *request,
                                      const struct chat_prompt *prompt, size_t *ret_bytes, struct error *error);
 /* How many leading bytes of prompt->text any conversation shares that begins with the request's first n_messages

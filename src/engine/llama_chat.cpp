@@ -31,6 +31,16 @@ extern "C" {
 
 namespace {
 
+/* What an exception says, on one line; `e` is a std::exception thrown by value in places of llama.cpp, and then mute.
+ */
+enum status error_of(struct error *error, enum status status, const char *what, const std::exception &e) noexcept {
+  const char *said = strcmp(e.what(), "std::exception") == 0 ? "cannot be used" : e.what();
+  error_set(error, status, "%s%s%s", what, what[0] ? ": " : "", said);
+  for (char *at = error ? error->text : nullptr; at && *at; at++)
+    if (*at == '\n') *at = ' ';
+  return status;
+}
+
 /* Runs call(), which returns a status; exceptions become `otherwise` and one line. */
 template <typename F>
 enum status guarded(struct error *error, enum status otherwise, const char *what, F &&call) noexcept {
@@ -39,14 +49,7 @@ enum status guarded(struct error *error, enum status otherwise, const char *what
   } catch (const std::bad_alloc &) {
     return error_set(error, STATUS_NO_MEMORY, "%s: out of memory", what);
   } catch (const std::exception &e) {
-    std::string text;
-    try {
-      text = e.what();
-      std::replace(text.begin(), text.end(), '\n', ' ');
-    } catch (...) {
-      return error_set(error, STATUS_NO_MEMORY, "%s: out of memory", what);
-    }
-    return error_set(error, otherwise, "%s: %s", what, text.c_str());
+    return error_of(error, otherwise, what, e);
   } catch (...) {
     return error_set(error, otherwise, "%s: failed without a reason", what);
   }
@@ -308,18 +311,35 @@ common_chat_tool_choice tool_choice_parse(const struct chat_request &request) {
   if (choice.is_null()) return COMMON_CHAT_TOOL_CHOICE_AUTO;
   if (!choice.is_string())
     throw std::domain_error("tool_choice: a named tool is not served; use auto, none or required");
-  return common_chat_tool_choice_parse_oaicompat(choice.get<std::string>());
+  std::string text = choice.get<std::string>();
+  if (text != "auto" && text != "none" && text != "required")
+    throw std::invalid_argument("tool_choice: not one of auto, none, required");
+  return common_chat_tool_choice_parse_oaicompat(text);
+}
+
+std::vector<common_chat_tool> tools_parse(const json &tools) {
+  try {
+    return common_chat_tools_parse_oaicompat(tools);
+  } catch (const std::exception &e) {
+    throw std::invalid_argument(std::string("tools: ") + e.what());
+  }
+}
+
+std::vector<common_chat_msg> messages_parse(const json &messages) {
+  messages_check(messages);
+  try {
+    return common_chat_msgs_parse_oaicompat(messages);
+  } catch (const std::exception &e) {
+    throw std::invalid_argument(std::string("messages: ") + e.what());
+  }
 }
 
 /* The request as llama-server would hand it to the template library. */
 common_chat_templates_inputs inputs_make(const struct chat &chat, const struct chat_request &request) {
-  json messages = field_parse("messages", request.messages_json);
-  messages_check(messages);
-  json tools = field_parse("tools", request.tools_json);
   common_chat_templates_inputs inputs;
   inputs.use_jinja = true;
-  inputs.messages = common_chat_msgs_parse_oaicompat(messages);
-  inputs.tools = common_chat_tools_parse_oaicompat(tools);
+  inputs.messages = messages_parse(field_parse("messages", request.messages_json));
+  inputs.tools = tools_parse(field_parse("tools", request.tools_json));
   inputs.tool_choice = tool_choice_parse(request);
   if (!inputs.tools.empty() && !chat.facts.has_tools)
     throw std::domain_error("tools: this model's chat template knows none; give one that does by --chat-template-file");
@@ -441,13 +461,16 @@ void prompt_fill(const struct chat &chat, const struct chat_request &request, co
   texts_give(params.additional_stops, &prompt->stops, &prompt->n_stops);
 }
 
-/* domain_error is this file's sign for what is right to ask for, but not served. */
+/* Of the exceptions that a request can cause, domain_error is this file's sign for what is right but not served; those
+ * of invalid_argument name the field. */
 template <typename F> enum status chat_guarded(struct error *error, F &&call) noexcept {
-  return guarded(error, STATUS_INVALID, "chat", [&] {
+  return guarded(error, STATUS_INVALID, "chat template", [&] {
     try {
       return call();
     } catch (const std::domain_error &e) {
-      return error_set(error, STATUS_UNSUPPORTED, "%s", e.what());
+      return error_of(error, STATUS_UNSUPPORTED, "", e);
+    } catch (const std::invalid_argument &e) {
+      return error_of(error, STATUS_INVALID, "", e);
     }
   });
 }
