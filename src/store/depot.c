@@ -74,7 +74,9 @@ static void tell(struct depot *depot, const struct index_entry *entry, enum tier
                                     .from = entry->from,
                                     .to = entry->to,
                                     .bytes = entry->bytes[tier],
-                                    .task = entry->task};
+                                    .task = entry->task,
+                                    .parent_key = entry->parent_key,
+                                    .tokens = entry->tokens};
   depot->config.event(depot->config.event_ctx, &event);
 }
 

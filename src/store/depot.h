@@ -29,7 +29,9 @@ struct depot_event {
   uint32_t tenant;
   uint32_t from, to;
   uint64_t bytes;
-  uint64_t task; /* preparation that computed it, 0: none */
+  uint64_t task;         /* preparation that computed it, 0: none */
+  block_key parent_key;  /* of the prefix up to `from` */
+  const int32_t *tokens; /* [to − from] */
 };
 
 struct depot_config {
