@@ -282,6 +282,14 @@ static enum status batch_run(struct model *model, uint32_t n, uint32_t n_rows, s
   }
 }
 
+/* After a call that ended inside: memory that cannot drop a suffix may have taken half a micro-batch in for good. */
+static void sequence_mend(struct model *model, uint32_t seq) {
+  if (model->facts.drops_suffix) return;
+  bool is_empty = model_seq_remove(model, seq, 0);
+  assert(is_empty);
+  (void)is_empty;
+}
+
 enum status model_decode(struct model *model, uint32_t seq, uint32_t first, const int32_t *tokens, uint32_t n,
                          bool wants_logits, struct error *error) {
   assert(n >= 1 && n <= MODEL_CALL_TOKENS_MAX && seq < model->facts.sequences);
@@ -296,7 +304,9 @@ enum status model_decode(struct model *model, uint32_t seq, uint32_t first, cons
     model->batch_wants[i] = 0;
   }
   model->batch_wants[n - 1] = wants_logits;
-  return batch_run(model, n, wants_logits ? 1 : 0, error);
+  enum status status = batch_run(model, n, wants_logits ? 1 : 0, error);
+  if (status != STATUS_OK && status != STATUS_FULL) sequence_mend(model, seq);
+  return status;
 }
 
 enum status model_decode_step(struct model *model, uint32_t n, const uint32_t *seqs, const int32_t *tokens,
@@ -312,7 +322,10 @@ enum status model_decode_step(struct model *model, uint32_t n, const uint32_t *s
     model->batch_seqs[i] = (int32_t)seqs[i];
     model->batch_wants[i] = 1;
   }
-  return batch_run(model, n, n, error);
+  enum status status = batch_run(model, n, n, error);
+  if (status != STATUS_OK && status != STATUS_FULL)
+    for (uint32_t i = 0; i < n; i++) sequence_mend(model, seqs[i]);
+  return status;
 }
 
 const float *model_logits(const struct model *model, uint32_t row) {

@@ -33,6 +33,12 @@ static uint8_t *word_put(uint8_t *at, uint32_t word) {
   return at + sizeof word;
 }
 
+static void sequence_empty(struct model *model, uint32_t seq) {
+  bool is_empty = model_seq_remove(model, seq, 0); /* a whole one can always be removed */
+  assert(is_empty);
+  (void)is_empty;
+}
+
 /* Room for `size` bytes, pages touched: a fresh buffer costs more in page faults than the copy into it. */
 static enum status staging_reserve(struct model *model, size_t size, struct error *error) {
   if (size <= model->staging_size) return STATUS_OK;
@@ -76,7 +82,7 @@ static enum status blob_set(struct model *model, uint32_t seq, const uint8_t *bl
   if (status == STATUS_OK && model_seq_tokens(model, seq) != n_tokens)
     status = error_set(error, STATUS_CORRUPT, "a state of %u tokens came back as %u", n_tokens,
                        model_seq_tokens(model, seq));
-  if (status != STATUS_OK && !model_seq_remove(model, seq, 0)) assert(!"a whole sequence can always be removed");
+  if (status != STATUS_OK) sequence_empty(model, seq);
   return status;
 }
 
@@ -336,7 +342,7 @@ enum status model_state_load(struct model *model, uint32_t seq, const struct eng
       status = blob_set(model, seq, model->staging, size, use_tokens, error);
     }
   }
-  if (status != STATUS_OK && !model_seq_remove(model, seq, 0)) assert(!"a whole sequence can always be removed");
+  if (status != STATUS_OK) sequence_empty(model, seq);
   return status;
 }
 
@@ -350,8 +356,7 @@ struct probe {
 };
 
 static void sequences_empty(struct model *model) {
-  for (uint32_t i = 0; i < model->facts.sequences; i++)
-    if (!model_seq_remove(model, i, 0)) assert(!"a whole sequence can always be removed");
+  for (uint32_t i = 0; i < model->facts.sequences; i++) sequence_empty(model, i);
 }
 
 /* Reads layout and sizes off the state of seq 0, which holds PROBE_TOKENS tokens (1 before that: empty_bytes). */
@@ -379,7 +384,7 @@ static enum status probe_start(struct model *model, struct probe *probe, struct 
   for (uint32_t i = 0; i <= PROBE_TOKENS; i++) probe->tokens[i] = (int32_t)((i * 7919u + 13u) % model->facts.n_vocab);
   enum status status = model_decode(model, 0, 0, probe->tokens, 1, false, error);
   if (status == STATUS_OK) status = blob_get(model, 0, &one_bytes, error);
-  if (status == STATUS_OK && !model_seq_remove(model, 0, 0)) status = STATUS_IO;
+  sequence_empty(model, 0);
   if (status == STATUS_OK) status = model_decode(model, 0, 0, probe->tokens, PROBE_TOKENS, false, error);
   if (status == STATUS_OK) status = probe_layout(model, one_bytes, error);
   return status;

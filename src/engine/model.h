@@ -89,7 +89,7 @@ void model_set_abort(struct model *model, bool (*is_unwanted)(void *ctx), void *
 /* One piece: tokens[n] become positions first … first + n − 1 of seq. n in 1 … MODEL_CALL_TOKENS_MAX; first must be the
  * sequence's length (asserted). wants_logits: of the last token, then model_logits(model, 0).
  * STATUS_CANCELLED: aborted, finished micro-batches stay; STATUS_FULL: no room, nothing changed; STATUS_IO: computing
- * failed. Ask model_seq_tokens how far the sequence came. */
+ * failed. Ask model_seq_tokens how far the sequence came: where drops_suffix is false, such a sequence is empty now. */
 MUST_USE enum status model_decode(struct model *model, uint32_t seq, uint32_t first, const int32_t *tokens, uint32_t n,
                                   bool wants_logits, struct error *error);
 /* One decode step: tokens[i] becomes position positions[i] of seqs[i], 0 ≤ i < n ≤ facts.sequences, all seqs different;
