@@ -41,6 +41,7 @@ struct gateway_config {
   const char *cors_origin;         /* value of access-control-allow-origin; NULL: no CORS headers; copied */
   uint32_t context_tokens;         /* one request's longest prompt and answer together */
   uint32_t slots;                  /* shown in /props */
+  uint32_t reuse_mode;             /* enum reuse_mode of requests that do not say; 0: near */
   uint32_t timeout_ms;             /* a request's longest life from acceptance; 0: none */
   uint32_t ping_interval_ms;       /* silence after which a stream gets a comment; 0: 10,000 */
   uint32_t requests_max;           /* requests alive at once, waiting ones included; 0: 256. Past it: 429 */
