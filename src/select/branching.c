@@ -24,6 +24,7 @@ struct branching {
   double *below;              /* [n] Σ of the positive totals of the children */
   uint8_t *choice;            /* [n] by node */
   double best, tolerance;
+  double floor; /* completions worth no more than this are left for a later phase */
 };
 
 static double positive(double x) {
@@ -73,7 +74,7 @@ static bool decision_take(struct branching *branching, uint32_t at, double *ret_
   if (decision->next == decision->n_options) return false;
   uint32_t option = decision->next++;
   double above = decision->above - decision->loss[option];
-  if (above <= branching->best + branching->tolerance) {
+  if (above <= branching->best + branching->tolerance || above <= branching->floor) {
     decision->next = decision->n_options; /* the others lose more */
     return false;
   }
@@ -100,11 +101,12 @@ static void branching_keep(struct branching *branching, double value, struct fil
   memcpy(filling->left, branching->left + (size_t)n * m, m * sizeof *filling->left);
 }
 
-/* true when the whole tree of decisions was seen. */
-static bool branching_search(struct branching *branching, double above, uint64_t steps_max, struct filling *filling) {
+/* true when all completions above the floor were seen; *steps counts down. */
+static bool branching_search(struct branching *branching, double root, uint64_t *steps, struct filling *filling) {
   uint32_t at = 0, n = branching->core->n;
+  double above = root;
   decision_open(branching, 0, above, 0);
-  for (uint64_t step = 0; step < steps_max; step++) {
+  for (; *steps > 0; (*steps)--) {
     double value = 0;
     if (!decision_take(branching, at, &above, &value)) {
       if (at == 0) return true;
@@ -117,6 +119,27 @@ static bool branching_search(struct branching *branching, double above, uint64_t
     }
   }
   return false;
+}
+
+/* Phases of growing loss: first only completions near the relaxation's bound, at last all that could beat the best.
+ * Each phase that ends lowers the bound; the first one that does not leaves what remains of the steps to the last. */
+static void branching_run(struct branching *branching, double root, uint64_t steps, struct filling *filling,
+                          struct branching_result *ret) {
+  ret->bound = root + branching->tolerance;
+  bool has_ended = true;
+  for (double share = 1. / 16; has_ended && share < 1; share *= 2) {
+    uint64_t phase = steps / 2, unused = phase;
+    branching->floor = root - share * (root - branching->best);
+    has_ended = branching_search(branching, root, &unused, filling);
+    steps -= phase - unused;
+    if (!has_ended) break;
+    ret->is_proven = branching->best >= branching->floor;
+    ret->bound = (ret->is_proven ? branching->best : branching->floor) + 2 * branching->tolerance;
+    if (ret->is_proven) return;
+  }
+  branching->floor = branching->best;
+  ret->is_proven = branching_search(branching, root, &steps, filling);
+  if (ret->is_proven) ret->bound = branching->best + 2 * branching->tolerance;
 }
 
 /* What leaving the relaxation's choice for each node loses at least (tree reduced costs). */
@@ -169,7 +192,7 @@ out:
 enum status branching_improve(const struct core *core, const double *lambda, const double *total,
                               const uint8_t *relaxed, uint64_t steps_max, struct filling *filling,
                               struct branching_result *ret) {
-  *ret = (struct branching_result){.is_proven = core->n == 0};
+  *ret = (struct branching_result){.is_proven = core->n == 0, .bound = filling->value};
   if (core->n == 0) return STATUS_OK;
   struct branching branching = {
       .core = core,
@@ -199,8 +222,7 @@ enum status branching_improve(const struct core *core, const double *lambda, con
   }
   /* Far above the rounding of at most n losses, far below any difference that matters. */
   branching.tolerance = 1e-10 * above;
-  ret->is_proven = branching_search(&branching, above, steps_max, filling);
-  ret->bound = branching.best + 2 * branching.tolerance;
+  branching_run(&branching, above, steps_max, filling, ret);
 out:
   free(branching.order);
   free(branching.decisions);

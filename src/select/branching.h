@@ -6,8 +6,8 @@
 #include "select/filling.h"
 
 struct branching_result {
-  bool is_proven; /* the search ended: no feasible choice has more than `bound` */
-  double bound;
+  bool is_proven; /* the choice is the best there is */
+  double bound;   /* no feasible choice has more */
 };
 
 /* total[n] and relaxed[n]: of core_relax at lambda. `filling` holds the incumbent and leaves with the best choice seen.

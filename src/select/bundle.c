@@ -4,7 +4,7 @@
 
 #include "base/number.h"
 
-enum { CUTS_MAX = 48, QP_ROUNDS = 60, QP_ROUNDS_PER_CUT = 40, LINE_STEPS = 20 };
+enum { CUTS_MAX = 32, QP_ROUNDS = 60, QP_ROUNDS_PER_CUT = 10, LINE_STEPS = 20 };
 
 /* Multipliers are scaled by their budgets: mu = lambda · budget, so that each is in the unit of values. */
 struct cut {

@@ -7,7 +7,7 @@
 #include "select/filling.h"
 #include "select/macroitem.h"
 
-static const uint64_t SEARCH_STEPS = 200000; /* decisions of the exact search, besides four descents */
+static const uint64_t SEARCH_STEPS = 2000000; /* decisions of the exact search, besides four descents */
 enum { IMPROVE_PASSES = 3 };
 
 struct macro {
@@ -120,7 +120,7 @@ static enum status macro_run(struct macro *macro, double *bound) {
   struct branching_result proof;
   enum status status = branching_improve(macro->core, macro->lambda, total, macro->option,
                                          SEARCH_STEPS + 4 * (uint64_t)macro->core->n, &macro->best, &proof);
-  if (status == STATUS_OK && proof.is_proven && proof.bound < *bound) *bound = proof.bound;
+  if (status == STATUS_OK && proof.bound < *bound) *bound = proof.bound;
   free(total);
   return status;
 }
