@@ -32,7 +32,7 @@ extern const double forest_fade_s[FOREST_FADES];
 struct forest_config {
   uint32_t nodes_max;    /* ≥ 16 */
   uint64_t blocks_max;   /* blocks in all nodes together, ≥ 16; 0: as many as bytes_max allows */
-  uint64_t bytes_max;    /* of memory at its largest; lowers the two above where they would exceed it. 0: no limit */
+  uint64_t bytes_max;    /* of memory between calls; lowers the two above where they would exceed it. 0: no limit */
   uint32_t block_tokens; /* ≥ 1 */
   uint64_t seed;         /* of the sample of leaves that pruning looks at */
   /* All three may be NULL, run inside forest_insert and forest_plant (prune also in forest_prune), and must not call a
@@ -95,7 +95,7 @@ void forest_destroy(struct forest **forest);
  * at or before head_tokens and document_tokens become ends of nodes. Asks out of order in time count as simultaneous
  * with the last one of each node. STATUS_FULL: no room could be made (pinned, or longer than the limits);
  * STATUS_NO_MEMORY. In both cases nothing is counted, though leaves may have been pruned. Whether an ask may be
- * learned from is the caller's to check. */
+ * learned from is the caller's to check. STATUS_INVALID: a key occurs elsewhere in the forest, or twice (no chain). */
 MUST_USE enum status forest_insert(struct forest *forest, const struct ask *ask, struct forest_path *ret_path);
 
 /* What is expected to be asked, but was not. */
@@ -114,6 +114,8 @@ MUST_USE enum status forest_plant(struct forest *forest, const struct forest_see
  * block); 0 and FOREST_NONE when none is. Changes nothing. */
 void forest_find(const struct forest *forest, const block_key *keys, uint32_t n, uint32_t *ret_node,
                  uint32_t *ret_blocks);
+/* The node that holds this block and the block's place in it; FOREST_NONE when it is not known. */
+uint32_t forest_holding(const struct forest *forest, block_key key, uint32_t *ret_place);
 /* The node that ends with this block, else FOREST_NONE. */
 uint32_t forest_ending_in(const struct forest *forest, block_key end);
 
