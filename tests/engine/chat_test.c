@@ -104,6 +104,11 @@ static const struct {
     {"[" USER("no tools at all") "," ASSISTANT("right") "," USER("really?") "]", NULL, NULL},
 };
 
+/* Builds without libllama-common refuse most of this. */
+static void need_library(void) {
+  if (!chat_facts(plain)->has_schema) skip();
+}
+
 static struct chat_request request_of(const char *messages, const char *tools, const char *choice) {
   return (struct chat_request){.messages_json = messages,
                                .tools_json = tools,
@@ -150,6 +155,7 @@ static void compare_with_server(const struct chat *chat, const struct llama_serv
 
 static void test_thirty_conversations(void **state) {
   (void)state;
+  need_library();
   enum { N = sizeof conversations / sizeof *conversations };
   assert_int_equal(N, 30);
   struct llama_server server = llama_server_start(deps, model_path, NULL);
@@ -159,6 +165,7 @@ static void test_thirty_conversations(void **state) {
 
 static void test_ten_conversations_with_tools(void **state) {
   (void)state;
+  need_library();
   enum { N = sizeof tool_conversations / sizeof *tool_conversations };
   assert_int_equal(N, 10);
   struct llama_server server = llama_server_start(deps, model_path, TOOLS_PATH);
@@ -181,6 +188,7 @@ static void refuse(const struct chat *chat, struct chat_request request, enum st
 
 static void test_refusals_name_the_field(void **state) {
   (void)state;
+  need_library();
   const char *hello = "[" USER("Hello") "]";
   assert_false(chat_facts(plain)->has_tools);
   assert_true(chat_facts(with_tools)->has_tools);
@@ -210,6 +218,7 @@ static void test_refusals_name_the_field(void **state) {
 
 static void test_where_the_system_part_and_messages_end(void **state) {
   (void)state;
+  need_library();
   const char *messages = "[" SYSTEM "," USER("first") "," ASSISTANT("second") "," USER("third") "]";
   struct chat_request request = request_of(messages, NULL, NULL);
   struct chat_prompt prompt;
@@ -248,6 +257,7 @@ static void test_where_the_system_part_and_messages_end(void **state) {
 /* What streams out in deltas is what the whole message says at the end. */
 static void test_answers_are_read_back(void **state) {
   (void)state;
+  need_library();
   static const char answer[] =
       "I will look.\n<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"town\": \"Oslo\"}}\n"
       "</tool_call>";
@@ -338,6 +348,7 @@ static bool answer_generate(const struct chat_prompt *prompt, uint32_t n, struct
 /* The grammars that come with prompts hold the real model to their form. */
 static void test_schemas_and_required_tools_bind_the_model(void **state) {
   (void)state;
+  need_library();
   struct chat_request request = request_of("[" USER("Describe a cat.") "]", NULL, NULL);
   struct chat_prompt prompt;
   struct buffer text, message;
@@ -385,6 +396,7 @@ static void test_schemas_and_required_tools_bind_the_model(void **state) {
 /* A template that asks for the date is told today's. */
 static void test_the_day_is_todays(void **state) {
   (void)state;
+  need_library();
   static const char source[] =
       "{{- '<|im_start|>system\\nToday is ' + strftime_now('%Y-%m-%d') + '.<|im_end|>\\n' -}}"
       "{%- for m in messages -%}{{- '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' "
@@ -406,8 +418,46 @@ static void test_the_day_is_todays(void **state) {
   chat_close(&chat);
 }
 
+/* Without the library: listed templates, text only, and clear refusals of the rest. */
+static void test_without_the_library(void **state) {
+  (void)state;
+  if (chat_facts(plain)->has_schema) skip();
+  struct chat_request request = request_of("[" SYSTEM "," USER("first") "]", NULL, NULL);
+  struct chat_prompt prompt;
+  struct buffer message, deltas;
+  struct error error = {0};
+  struct chat *chat = NULL;
+  size_t bytes = 0;
+  bool has_calls = true;
+  render(plain, &request, &prompt);
+  assert_string_equal(prompt.text, "<|im_start|>system\nYou answer in one line.<|im_end|>\n<|im_start|>user\nfirst"
+                                   "<|im_end|>\n<|im_start|>assistant\n");
+  assert_int_equal(chat_head_bytes(plain, &request, &prompt, &bytes, &error), STATUS_OK);
+  assert_memory_equal(prompt.text + bytes, "first", 5);
+  assert_int_equal(chat_prefix_bytes(plain, &request, &prompt, 2, &bytes, &error), STATUS_OK);
+  assert_string_equal(prompt.text + bytes, "<|im_start|>assistant\n");
+  buffer_init(&message, 0);
+  buffer_init(&deltas, 0);
+  assert_int_equal(chat_parse(prompt.parser, "He", 2, true, NULL, &deltas, NULL, &error), STATUS_OK);
+  assert_int_equal(chat_parse(prompt.parser, "Hey", 3, false, &message, &deltas, &has_calls, &error), STATUS_OK);
+  assert_string_equal(message.data, "{\"role\":\"assistant\",\"content\":\"Hey\"}");
+  assert_string_equal(deltas.data, "[{\"content\":\"He\"}][{\"content\":\"y\"}]");
+  assert_false(has_calls);
+  chat_prompt_release(&prompt);
+  refuse(plain, request_of("[" USER("x") "]", "[" WEATHER "]", NULL), STATUS_UNSUPPORTED, "tools");
+  request.response_format_json = "{\"type\":\"json_object\"}";
+  refuse(plain, request, STATUS_UNSUPPORTED, "response_format");
+  refuse(plain, request_of("[7]", NULL, NULL), STATUS_INVALID, "messages[0]");
+  refuse(plain, request_of("[", NULL, NULL), STATUS_INVALID, "messages");
+  assert_int_equal(chat_schema_grammar("{}", &message, &error), STATUS_UNSUPPORTED);
+  assert_int_equal(chat_open(model, "{{ messages[0].content }}", &chat, &error), STATUS_UNSUPPORTED);
+  buffer_release(&message);
+  buffer_release(&deltas);
+}
+
 static void test_times(void **state) {
   (void)state;
+  need_library();
   enum { RUNS = 20 };
   const struct chat *chats[] = {plain, with_tools};
   for (size_t i = 0; i < 2; i++) {
@@ -445,7 +495,7 @@ static int open_all(void **state) {
   struct model_config config = {.path = model_path, .context_tokens = 1024, .sequences = 1, .threads = 2};
   tools_source = file_text(TOOLS_PATH);
   if (model_open(&config, &model, &error) == STATUS_OK && chat_open(model, NULL, &plain, &error) == STATUS_OK &&
-      chat_open(model, tools_source, &with_tools, &error) == STATUS_OK)
+      (!chat_facts(plain)->has_schema || chat_open(model, tools_source, &with_tools, &error) == STATUS_OK))
     return 0;
   print_error("%s\n", error.text);
   return -1;
@@ -464,10 +514,15 @@ int main(int argc, char **argv) {
   (void)argc;
   passive_start(argv);
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_thirty_conversations),    cmocka_unit_test(test_ten_conversations_with_tools),
-      cmocka_unit_test(test_refusals_name_the_field), cmocka_unit_test(test_where_the_system_part_and_messages_end),
-      cmocka_unit_test(test_answers_are_read_back),   cmocka_unit_test(test_schemas_and_required_tools_bind_the_model),
-      cmocka_unit_test(test_the_day_is_todays),       cmocka_unit_test(test_times),
+      cmocka_unit_test(test_thirty_conversations),
+      cmocka_unit_test(test_ten_conversations_with_tools),
+      cmocka_unit_test(test_refusals_name_the_field),
+      cmocka_unit_test(test_where_the_system_part_and_messages_end),
+      cmocka_unit_test(test_answers_are_read_back),
+      cmocka_unit_test(test_schemas_and_required_tools_bind_the_model),
+      cmocka_unit_test(test_the_day_is_todays),
+      cmocka_unit_test(test_without_the_library),
+      cmocka_unit_test(test_times),
   };
   return cmocka_run_group_tests(tests, open_all, close_all);
 }
