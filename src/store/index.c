@@ -125,19 +125,27 @@ static uint32_t common(const int32_t *a, uint32_t n_a, const int32_t *b, uint32_
   return i;
 }
 
-/* The present child that shares most tokens; ties: the one made last. */
+/* Of the tokens that a segment shares with a prompt, those that may be used. */
+static uint32_t serving(const struct segment *segment, uint32_t shared, bool is_exact) {
+  const struct index_entry *entry = &segment->entry;
+  if (!is_exact || entry->exact_tokens >= entry->from + shared) return shared;
+  return entry->exact_tokens > entry->from ? entry->exact_tokens - entry->from : 0;
+}
+
+/* The present child of which most leading tokens serve; ties: RAM before SSD, then the one made last. */
 static struct segment *find_longest(const struct index *index, uint32_t tenant, const struct segment *parent,
-                                    const int32_t *tokens, uint32_t n, uint32_t *ret_common) {
+                                    const int32_t *tokens, uint32_t n, bool is_exact, uint32_t *ret_tokens) {
   struct segment *best = NULL;
   unsigned looked = 0;
-  *ret_common = 0;
+  *ret_tokens = 0;
   for (struct segment *child = first_of(index, tenant, parent); child != NULL && looked < SIBLINGS_MAX;
        child = child->next, looked++) {
     if (!is_present(child)) continue;
-    uint32_t shared = common(child->tokens, length_of(child), tokens, n);
-    if (shared > *ret_common) {
+    uint32_t shared = serving(child, common(child->tokens, length_of(child), tokens, n), is_exact);
+    bool is_faster = best != NULL && best->entry.bytes[TIER_RAM] == 0 && child->entry.bytes[TIER_RAM] > 0;
+    if (shared > *ret_tokens || (shared == *ret_tokens && is_faster)) {
       best = child;
-      *ret_common = shared;
+      *ret_tokens = shared;
     }
   }
   return best;
@@ -175,12 +183,9 @@ void index_match(const struct index *index, uint32_t tenant, const int32_t *toke
     uint32_t n_rest = n - ret_match->tokens, shared = SEGMENT_TOKENS;
     struct segment *next = NULL;
     if (n_rest >= SEGMENT_TOKENS) next = find_whole(index, tenant, at != NULL ? at->entry.id : 0, rest, SEGMENT_TOKENS);
-    if (next != NULL && !is_present(next)) next = NULL;
-    if (next == NULL) next = find_longest(index, tenant, at, rest, n_rest, &shared);
+    if (next != NULL && (!is_present(next) || serving(next, shared, is_exact) < shared)) next = NULL;
+    if (next == NULL) next = find_longest(index, tenant, at, rest, n_rest, is_exact, &shared);
     if (next == NULL) break;
-    if (is_exact && next->entry.exact_tokens < next->entry.from + shared)
-      shared = next->entry.exact_tokens > next->entry.from ? next->entry.exact_tokens - next->entry.from : 0;
-    if (shared == 0) break;
     add_use(ret_match, next, shared);
     if (shared < SEGMENT_TOKENS) break;
     at = next;
@@ -188,29 +193,31 @@ void index_match(const struct index *index, uint32_t tenant, const int32_t *toke
   if (ret_match->tokens > 0) cut_match(ret_match, usable(ret_match->tokens, n, is_exact));
 }
 
-/* The child whose tokens begin with tokens[n] and that is present in `tier`. */
-static struct segment *find_covering(const struct index *index, uint32_t tenant, const struct segment *parent,
-                                     const int32_t *tokens, uint32_t n, enum tier tier) {
-  struct segment *whole = find_whole(index, tenant, parent != NULL ? parent->entry.id : 0, tokens, n);
-  if (whole != NULL && whole->entry.bytes[tier] > 0) return whole;
-  if (n == SEGMENT_TOKENS) return NULL;
+/* Whether a child that is present in `tier` begins with tokens[n]. */
+static bool is_covered(const struct index *index, uint32_t tenant, const struct segment *parent,
+                       const struct segment *whole, const int32_t *tokens, uint32_t n, enum tier tier) {
+  if (whole != NULL && whole->entry.bytes[tier] > 0) return true;
+  if (n == SEGMENT_TOKENS) return false;
   unsigned looked = 0;
-  for (struct segment *child = first_of(index, tenant, parent); child != NULL && looked < SIBLINGS_MAX;
+  for (const struct segment *child = first_of(index, tenant, parent); child != NULL && looked < SIBLINGS_MAX;
        child = child->next, looked++)
-    if (child->entry.bytes[tier] > 0 && common(child->tokens, length_of(child), tokens, n) == n) return child;
-  return NULL;
+    if (child->entry.bytes[tier] > 0 && common(child->tokens, length_of(child), tokens, n) == n) return true;
+  return false;
 }
 
 uint32_t index_missing(const struct index *index, uint32_t tenant, const int32_t *tokens, uint32_t n, enum tier tier,
                        struct index_range *ret_ranges, uint32_t max) {
   const struct segment *at = NULL;
-  uint32_t from = 0, n_ranges = 0;
-  bool is_missing = false;
-  for (; from < n && n_ranges < max; from += SEGMENT_TOKENS) {
+  uint32_t n_ranges = 0;
+  bool is_known = true; /* up to `from` */
+  for (uint32_t from = 0; from < n && n_ranges < max; from += SEGMENT_TOKENS) {
     uint32_t length = n - from < SEGMENT_TOKENS ? n - from : SEGMENT_TOKENS;
-    if (!is_missing) at = find_covering(index, tenant, at, tokens + from, length, tier);
-    is_missing = is_missing || at == NULL;
-    if (is_missing) ret_ranges[n_ranges++] = (struct index_range){from, from + length};
+    const struct segment *whole =
+        is_known ? find_whole(index, tenant, at != NULL ? at->entry.id : 0, tokens + from, length) : NULL;
+    if (!is_known || !is_covered(index, tenant, at, whole, tokens + from, length, tier))
+      ret_ranges[n_ranges++] = (struct index_range){from, from + length};
+    is_known = whole != NULL;
+    at = whole;
   }
   return n_ranges;
 }
@@ -250,7 +257,10 @@ enum status index_add(struct index *index, uint32_t tenant, uint64_t parent_id, 
   uint32_t n = to - from;
   struct segment *known = find_whole(index, tenant, parent_id, tokens, n);
   if (known != NULL) {
-    if (exact_tokens > known->entry.exact_tokens && !is_present(known)) known->entry.exact_tokens = exact_tokens;
+    if (!is_present(known)) { /* it comes back, as canonical as what comes back is */
+      known->entry.exact_tokens = exact_tokens;
+      known->entry.task = task;
+    }
     *ret_id = known->entry.id;
     return STATUS_OK;
   }

@@ -54,8 +54,9 @@ uint32_t index_missing(const struct index *index, uint32_t tenant, const int32_t
                        struct index_range *ret_ranges, uint32_t max);
 /* The segment whose chain is exactly tokens[0, upto), upto a multiple of SEGMENT_TOKENS; 0: none (or upto is 0). */
 uint64_t index_find(const struct index *index, uint32_t tenant, const int32_t *tokens, uint32_t upto);
-/* Adds tokens[from, to) behind `parent` (0: from is 0), present nowhere yet. Equal content gives the id it has.
- * STATUS_FULL: past bytes_max; STATUS_NO_MEMORY. */
+/* Adds a segment behind `parent` (0: from is 0), present nowhere yet; tokens[to − from] are its own, copied. Equal
+ * content gives the id it has. STATUS_INVALID: no such parent, or one that does not end at `from`; STATUS_FULL: past
+ * bytes_max; STATUS_NO_MEMORY. */
 MUST_USE enum status index_add(struct index *index, uint32_t tenant, uint64_t parent, const int32_t *tokens,
                                uint32_t from, uint32_t to, uint32_t exact_tokens, block_key key, block_key parent_key,
                                uint64_t task, uint64_t *ret_id);
@@ -70,9 +71,9 @@ void index_unpin(struct index *index, uint64_t id);
 uint32_t index_children(const struct index *index, uint64_t parent, enum tier tier);
 /* A partial leaf without pins behind `parent` that is a true prefix of tokens[from, to), 0: none. */
 uint64_t index_shorter(const struct index *index, uint32_t tenant, uint64_t parent, const int32_t *tokens, uint32_t n);
-/* The segments of a subtree, deepest first, at most max. */
+/* The segments of a subtree, children before parents, at most max. */
 size_t index_subtree(const struct index *index, uint64_t id, uint64_t *ret_ids, size_t max);
-/* Parents before children. */
+/* Parents before children. each() must not change the index. */
 void index_each(const struct index *index, uint32_t tenant, void (*each)(void *ctx, const struct index_entry *entry),
                 void *ctx);
 size_t index_count(const struct index *index);
