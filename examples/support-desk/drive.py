@@ -7,6 +7,7 @@ calls that tell what is coming.
 
 import http.client
 import json
+import math
 import sys
 import threading
 import time
@@ -165,7 +166,7 @@ class Day:
 def percentile(values, share):
     """Nearest-rank percentile of a non-empty list."""
     ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, max(0, -(-int(share * len(ordered) * 1000) // 1000) - 1))] if share < 1 else ordered[-1]
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
 
 def first_token_ms(day):
