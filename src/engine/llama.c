@@ -297,6 +297,7 @@ enum status model_decode(struct model *model, uint32_t seq, uint32_t first, cons
   if (n > model->facts.context_tokens - first)
     return error_set(error, STATUS_FULL, "%u tokens behind %u do not fit a context of %u", n, first,
                      model->facts.context_tokens);
+  state_outdate(model, seq);
   for (uint32_t i = 0; i < n; i++) {
     model->batch_tokens[i] = tokens[i];
     model->batch_positions[i] = (int32_t)(first + i);
@@ -317,6 +318,7 @@ enum status model_decode_step(struct model *model, uint32_t n, const uint32_t *s
     if (positions[i] >= model->facts.context_tokens)
       return error_set(error, STATUS_FULL, "sequence %u: its context of %u tokens is full", seqs[i],
                        model->facts.context_tokens);
+    state_outdate(model, seqs[i]);
     model->batch_tokens[i] = tokens[i];
     model->batch_positions[i] = (int32_t)positions[i];
     model->batch_seqs[i] = (int32_t)seqs[i];
@@ -336,6 +338,7 @@ const float *model_logits(const struct model *model, uint32_t row) {
 bool model_seq_remove(struct model *model, uint32_t seq, uint32_t from) {
   assert(seq < model->facts.sequences);
   if (from > 0 && from < model_seq_tokens(model, seq) && !model->facts.drops_suffix) return false;
+  state_outdate(model, seq);
   return llama_memory_seq_rm(llama_get_memory(model->context), (int32_t)seq, from ? (int32_t)from : -1, -1);
 }
 

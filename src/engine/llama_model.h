@@ -43,12 +43,16 @@ struct model {
   uint32_t *cell_of; /* [facts.context_tokens] scratch: where a position lies in a state */
   uint8_t *staging;  /* [staging_size], all pages touched */
   size_t staging_size;
+  uint32_t staged_seq; /* staging holds this sequence's state as it is now … */
+  size_t staged_bytes; /* … so long; 0: it does not */
 };
 
 /* Finds out how states leave and whether they come back: sets facts.state, note, bytes_per_token, flash_attention and
  * the layout. Leaves all sequences empty. STATUS_NO_MEMORY, STATUS_IO: not even computing works. */
 MUST_USE enum status state_probe(struct model *model, struct error *error);
 void state_release(struct model *model);
+/* The sequence is about to change: what is staged of it is not its state any more. */
+void state_outdate(struct model *model, uint32_t seq);
 
 /* The first line that libllama logged as an error on this thread since llama_log_clear; "" when none. */
 const char *llama_log_text(void);

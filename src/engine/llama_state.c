@@ -19,6 +19,7 @@ enum {
   PROBE_TOKENS = 64, /* of the self-test: the smallest canonical piece */
   LAYERS_MAX = 4096,
   STAGING_BYTES_MIN = 16 << 20,
+  STAGING_BYTES_OPEN_MAX = 256 << 20, /* touched at open, so that the first request does not pay for it */
   PAGE_BYTES_HUGE = 2 << 20
 };
 
@@ -55,9 +56,18 @@ static enum status staging_reserve(struct model *model, size_t size, struct erro
   return STATUS_OK;
 }
 
-/* The sequence's blob, in staging. */
+void state_outdate(struct model *model, uint32_t seq) {
+  if (model->staged_seq == seq) model->staged_bytes = 0;
+}
+
+/* The sequence's blob, in staging. A state that leaves in several saves is fetched once. */
 static enum status blob_get(struct model *model, uint32_t seq, size_t *ret_size, struct error *error) {
   size_t size = 0, written = 0;
+  if (model->staged_bytes > 0 && model->staged_seq == seq) {
+    *ret_size = model->staged_bytes;
+    return STATUS_OK;
+  }
+  model->staged_bytes = 0;
   enum status status = guard_state_size(model->context, (int32_t)seq, &size, error);
   if (status == STATUS_OK) status = staging_reserve(model, size, error);
   if (status == STATUS_OK)
@@ -66,7 +76,8 @@ static enum status blob_get(struct model *model, uint32_t seq, size_t *ret_size,
   if (written != size || size < HEAD_BYTES)
     return error_set(error, STATUS_UNSUPPORTED, "sequence %u: libllama gave %zu of %zu bytes of its state", seq,
                      written, size);
-  *ret_size = size;
+  model->staged_seq = seq;
+  *ret_size = model->staged_bytes = size;
   return STATUS_OK;
 }
 
@@ -332,6 +343,7 @@ enum status model_state_load(struct model *model, uint32_t seq, const struct eng
   enum status status = ranges_check(model, ranges, n, use_tokens, error);
   if (status != STATUS_OK) return status;
   model->n_rows = 0;
+  model->staged_bytes = 0;
   if (model->facts.state == MODEL_STATE_WHOLE) {
     status = whole_load(model, seq, &ranges[0], use_tokens, error);
   } else {
@@ -454,12 +466,21 @@ static enum status probe_forms(struct model *model, struct probe *probe, struct 
   return status;
 }
 
+/* Room for the longest state, as far as that may cost memory before it is needed. */
+static enum status staging_start(struct model *model, struct error *error) {
+  const struct model_facts *facts = &model->facts;
+  uint64_t bytes = facts->state == MODEL_STATE_CUT ? blob_bytes(model, facts->context_tokens)
+                                                   : model_state_bytes(model, 0, facts->context_tokens);
+  return staging_reserve(model, bytes < STAGING_BYTES_OPEN_MAX ? bytes : STAGING_BYTES_OPEN_MAX, error);
+}
+
 enum status state_probe(struct model *model, struct error *error) {
   struct probe probe = {.logits = malloc(model->facts.n_vocab * sizeof(float))};
   enum status status = STATUS_NO_MEMORY;
   if (!probe.logits) return status;
   status = probe_start(model, &probe, error);
   if (status == STATUS_OK) status = probe_forms(model, &probe, error);
+  if (status == STATUS_OK) status = staging_start(model, error);
   if (status == STATUS_OK) {
     sequences_empty(model);
     model->n_rows = 0;
