@@ -1,9 +1,10 @@
 /* One model and its context, as the rest of engine/ sees libllama: tokens in, logits and KV bytes out. This is the
- * border: llama.c alone includes llama.h, and none of its types shows here. Never decides what to compute or keep.
+ * border: llama.c, llama_sampler.c and llama_chat.cpp alone include llama.cpp's headers, and none of its types shows
+ * here. Never decides what to compute or keep.
  *
  * Threads: model_open, model_close and everything that names a sequence or logits belong to one thread (the engine's);
  * facts, fingerprint and tokenizing are read-only and may be called from any. Owns the weights, the KV cache and one
- * staging buffer for states, as large as the largest state that was saved or loaded so far. */
+ * staging buffer for states: room for a whole context, at most 256 MiB at first, more when a longer state needs it. */
 #ifndef FORELAY_ENGINE_MODEL_H
 #define FORELAY_ENGINE_MODEL_H
 
