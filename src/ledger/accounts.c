@@ -214,6 +214,14 @@ enum status accounts_arrive(struct accounts *accounts, const struct accounts_arr
   return STATUS_OK;
 }
 
+const block_key *accounts_request_keys(const struct accounts *accounts, uint64_t request, uint32_t *ret_n) {
+  uint64_t place;
+  *ret_n = 0;
+  if (!map_get(accounts->request_index, map_key_of(request), &place)) return NULL;
+  *ret_n = accounts->requests[place].n_blocks;
+  return accounts->requests[place].keys;
+}
+
 /* Of tokens whose fate is being decided, at most as many as the task still has open. */
 static uint32_t task_take(struct open_task *task, uint32_t tokens, uint64_t *count) {
   uint64_t open = task->computed - task->used - task->wasted;

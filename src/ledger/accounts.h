@@ -62,6 +62,9 @@ struct accounts_arrival {
 MUST_USE enum status accounts_arrive(struct accounts *accounts, const struct accounts_arrival *arrival,
                                      uint32_t *ret_shadow_hit_tokens);
 
+/* Block keys of an open request, borrowed until it is closed; NULL when there is none or it has none. */
+const block_key *accounts_request_keys(const struct accounts *accounts, uint64_t request, uint32_t *ret_n);
+
 /* What one request turned out to be. */
 struct accounts_result {
   bool is_booked; /* false: unknown request, or nothing of it was ever computed or found */

@@ -2,8 +2,8 @@
  * half that the daemon and the replay know. No clock, no I/O, no threads: `now_us` and `at_us` are Unix microseconds
  * handed in and never decrease (an earlier one is taken as the last one). One thread at a time; owns all its state.
  *
- * One request: plan_ask when its prompt is tokens, plan_outcome when it ended. One tick: plan_tick, then the actions are
- * carried out, and what came of them returns as plan_segment, plan_task_event and the samples. */
+ * One request: plan_ask when its prompt is tokens, plan_outcome when it ended. One tick: plan_tick, then the actions
+ * are carried out, and what came of them returns as plan_segment, plan_task_event and the samples. */
 #ifndef FORELAY_PLAN_PLAN_H
 #define FORELAY_PLAN_PLAN_H
 
@@ -24,7 +24,8 @@ enum policy {
   POLICY_FORELAY = 0, /* everything of DESIGN section 6 */
   POLICY_LRU,         /* reactive: nothing is prepared but orders, leaf-first least recently used */
   POLICY_FREQUENCY,   /* LRU retention; prepares the top prefixes by decayed frequency, ungated (baseline) */
-  POLICY_WORKLOAD,    /* workload-aware: exponential reuse model per category and turn, retention and prefetch (baseline) */
+  POLICY_WORKLOAD, /* workload-aware: exponential reuse model per category and turn, retention and prefetch (baseline)
+                    */
   POLICY_COUNT
 };
 const char *policy_name(enum policy policy);
@@ -33,21 +34,22 @@ enum policy policy_of_name(const char *name);
 
 struct plan_config {
   enum policy policy;
-  bool prepare;               /* false: reactive only (policy lru whatever `policy` says), orders answered but not begun */
-  double holdout;             /* share of units withheld at random, 0 … 1 */
-  uint8_t holdout_key[32];    /* secret of the draw: units by HMAC are drawn by the daemon's `draw` below */
+  bool prepare;            /* false: reactive only (policy lru whatever `policy` says), orders answered but not begun */
+  double holdout;          /* share of units withheld at random, 0 … 1 */
+  uint8_t holdout_key[32]; /* secret of the draw: units by HMAC are drawn by the daemon's `draw` below */
   /* Uniform in [0,1) for (unit, day), the same every time: HMAC-SHA-256 lives outside the pure half. Required. */
   double (*draw)(void *draw_ctx, uint64_t unit, uint32_t day);
   void *draw_ctx;
   struct budget budget;
   struct price price;
-  uint32_t block_tokens;      /* normally BLOCK_TOKENS */
-  uint64_t bytes_per_token;   /* KV bytes, > 0 */
-  uint32_t sequences;         /* device sequences; device capacity in tokens is budget.device_bytes / bytes_per_token */
-  uint32_t nodes_max;         /* prefix forest, e.g. 1 << 18 */
-  uint32_t tasks_max;         /* records kept, oldest ended dropped first, e.g. 4096 */
-  double horizons_s[3];       /* increasing, e.g. 60, 600, 3600 */
-  uint64_t first_task;        /* smallest id to give, ≥ 1 */
+  uint32_t block_tokens;    /* normally BLOCK_TOKENS */
+  uint64_t bytes_per_token; /* KV bytes, > 0 */
+  uint32_t sequences;       /* device sequences; device capacity in tokens is budget.device_bytes / bytes_per_token */
+  uint32_t nodes_max;       /* prefix forest, e.g. 1 << 18 */
+  uint32_t tasks_max;       /* records kept, oldest ended dropped first, e.g. 4096 */
+  double horizons_s[3];     /* increasing, e.g. 60, 600, 3600 */
+  uint64_t first_task;      /* smallest id to give, ≥ 1 */
+  bool exact_reuse;       /* generated tokens are never reused: the reactive shadow is not credited with replies */
 };
 
 /* *ret_plan is the caller's to destroy. STATUS_INVALID names the field in `error` (may be NULL). */
@@ -62,12 +64,12 @@ void plan_segment(struct plan *plan, const struct segment_event *event);
 struct task_event {
   uint64_t task;
   uint64_t at_us;
-  enum task_state state;      /* WAITING, RUNNING (also progress), READY, CANCELLED, FAILED */
-  uint32_t tokens_done;       /* restored, found or computed so far */
+  enum task_state state; /* WAITING, RUNNING (also progress), READY, CANCELLED, FAILED */
+  uint32_t tokens_done;  /* restored, found or computed so far */
   uint32_t tokens_computed;
-  double spent_seconds;       /* engine seconds so far */
+  double spent_seconds; /* engine seconds so far */
   uint64_t bytes_moved;
-  const char *reason;         /* one line, may be NULL */
+  const char *reason; /* one line, may be NULL */
 };
 void plan_task_event(struct plan *plan, const struct task_event *event);
 
@@ -81,22 +83,22 @@ struct order {
   uint64_t at_us;
   uint32_t tenant;
   enum kind kind;
-  enum tier tier;             /* TIER_RAM where the caller did not say */
-  uint32_t tokens;            /* whole prefix to make ready */
+  enum tier tier;  /* TIER_RAM where the caller did not say */
+  uint32_t tokens; /* whole prefix to make ready */
   uint32_t n_blocks;
-  const block_key *keys;      /* [n_blocks] */
+  const block_key *keys; /* [n_blocks] */
   uint64_t material;
-  uint64_t by_us;             /* wanted by; 0: now */
-  uint64_t draft;             /* > 0: a draft still growing; the next order with this number takes the place of this one */
+  uint64_t by_us; /* wanted by; 0: now */
+  uint64_t draft; /* > 0: a draft still growing; the next order with this number takes the place of this one */
 };
 /* An order is a task at once: never withheld, never gated by value; the next tick starts it.
  * STATUS_TOO_LONG: larger than the tier's budget; STATUS_FULL: too many open orders. `error` says which. */
 MUST_USE enum status plan_order(struct plan *plan, const struct order *order, uint64_t *ret_task, struct error *error);
 
 struct announcement {
-  struct order prefix;        /* what will be asked for; by_us: when (first time) */
-  uint64_t every_us;          /* 0: once */
-  uint32_t count;             /* requests expected each time, ≥ 1 */
+  struct order prefix; /* what will be asked for; by_us: when (first time) */
+  uint64_t every_us;   /* 0: once */
+  uint32_t count;      /* requests expected each time, ≥ 1 */
 };
 MUST_USE enum status plan_announce(struct plan *plan, const struct announcement *announcement, uint64_t *ret_id,
                                    struct error *error);
@@ -120,22 +122,22 @@ enum action_kind {
 
 struct action {
   enum action_kind kind;
-  uint64_t task;              /* the record it belongs to, 0: none */
-  uint64_t segment;           /* DEMOTE, EVICT */
+  uint64_t task;    /* the record it belongs to, 0: none */
+  uint64_t segment; /* DEMOTE, EVICT */
   enum tier tier;
   uint32_t tenant;
-  uint64_t material;          /* PREFILL, PROMOTE */
+  uint64_t material; /* PREFILL, PROMOTE */
   uint32_t tokens;
   bool is_order;
-  double value;               /* expected net benefit, for order of work: larger first */
+  double value; /* expected net benefit, for order of work: larger first */
 };
 
 /* What the machine is doing, as the doing half sees it. */
 struct load {
-  uint32_t running;           /* real requests in the engine */
-  uint32_t waiting;           /* real requests queued */
-  uint32_t preparations;      /* PREFILL actions handed over and not ended */
-  double idle_share;          /* of engine time over the last minute, 0 … 1 */
+  uint32_t running;      /* real requests in the engine */
+  uint32_t waiting;      /* real requests queued */
+  uint32_t preparations; /* PREFILL actions handed over and not ended */
+  double idle_share;     /* of engine time over the last minute, 0 … 1 */
   uint64_t used_bytes[TIER_COUNT];
 };
 
@@ -168,7 +170,7 @@ struct plan_prefix {
   double asks;                  /* discounted count */
   double probability;           /* of an ask within horizons_s[1] */
   uint64_t last_us;
-  enum tier tier;               /* fastest in which all of it lies, TIER_NONE */
+  enum tier tier; /* fastest in which all of it lies, TIER_NONE */
   uint64_t material;
 };
 /* The most valuable prefixes, best first. tenant UINT32_MAX: all. */
@@ -176,14 +178,14 @@ size_t plan_prefixes(const struct plan *plan, uint32_t tenant, uint64_t now_us, 
 
 struct plan_status {
   uint64_t asks, ticks, actions, nodes, segments;
-  double prefill_alpha_s, prefill_beta_s;      /* seconds a token; seconds a token squared */
+  double prefill_alpha_s, prefill_beta_s; /* seconds a token; seconds a token squared */
   double restore_bytes_per_s[TIER_COUNT];
   bool cost_is_default;
-  double account_usd, account_cap_usd;         /* what may be spent now; its cap */
-  double multipliers[TIER_COUNT];              /* USD a byte and hour of a tier; index 0: USD a speculative second */
-  double calibration_error, brier;             /* expected calibration error of forecasts so far; 0 while too few */
+  double account_usd, account_cap_usd; /* what may be spent now; its cap */
+  double multipliers[TIER_COUNT];      /* USD a byte and hour of a tier; index 0: USD a speculative second */
+  double calibration_error, brier;     /* expected calibration error of forecasts so far; 0 while too few */
   uint64_t forecasts_scored;
-  double guard_credit;                         /* A − Φ of the retention guard of RAM */
+  double guard_credit; /* A − Φ of the retention guard of RAM */
   double holdout_effect_seconds, holdout_lower_seconds, holdout_upper_seconds; /* per asked unit; 0 while too few */
   uint64_t holdout_units;
 };
@@ -194,9 +196,11 @@ MUST_USE enum status plan_set_budget(struct plan *plan, const struct budget *bud
 
 /* ── memory across restarts ── one row at a time, opaque text of at most PLAN_ROW_SIZE bytes without newline. */
 enum { PLAN_ROW_SIZE = 4096 };
-/* Calls row() for each; stops early when it returns false. Ledger totals, learned parameters and prefixes worth keeping. */
+/* Calls row() for each; stops early when it returns false. Ledger totals, learned parameters and prefixes worth
+ * keeping. */
 void plan_save(const struct plan *plan, bool (*row)(void *ctx, const char *text), void *ctx);
-/* Takes rows in the order they were saved. A row of another version or a broken one is STATUS_INVALID and changes nothing. */
+/* Takes rows in the order they were saved. A row of another version or a broken one is STATUS_INVALID and changes
+ * nothing. */
 MUST_USE enum status plan_load(struct plan *plan, const char *text);
 
 #endif

@@ -1,0 +1,98 @@
+/* Room in a tier: who leaves for whom, and in which order states deserve to be written at the end. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "plan/board.h"
+
+/* The running mean of displaced values forgets by this share a victim. */
+static const double displaced_forgetting = .1;
+
+static void displaced_note(struct plan *plan, const uint64_t *victims, size_t n, struct task_record *record) {
+  double w = board_saved_second_usd(plan);
+  for (size_t i = 0; i < n; i++) {
+    const struct held_segment *segment = presence_find(plan->presence, victims[i]);
+    if (!segment) continue;
+    plan->displaced_usd_per_byte += displaced_forgetting * (segment->value_usd_per_byte - plan->displaced_usd_per_byte);
+    if (record && w > 0) {
+      record->victims_seconds += segment->value_usd_per_byte * (double)segment->bytes[TIER_RAM] / w;
+    }
+  }
+}
+
+enum status plan_make_room(struct plan *plan, enum tier tier, uint64_t bytes, uint64_t task, uint64_t now_us,
+                           uint64_t *ret_segments, size_t max, size_t *ret_n) {
+  board_advance(plan, now_us);
+  *ret_n = 0;
+  uint64_t limit = board_tier_limit(plan, tier), used = board_tier_bytes(plan, tier);
+  if (tier == TIER_DEVICE || bytes > limit) return STATUS_FULL;
+  if (used + bytes <= limit) {
+    if (tier == TIER_RAM) plan->displaced_usd_per_byte *= 1 - displaced_forgetting;
+    return STATUS_OK;
+  }
+  struct task_record *record = taskbook_find(plan->taskbook, task);
+  /* Orders are not weighed against what they displace. */
+  bool is_speculative = record && !record->task.is_order;
+  struct retention_need need = {.tier = tier,
+                                .bytes = used + bytes - limit,
+                                .cause = is_speculative ? RETENTION_FOR_PREPARATION : RETENTION_FOR_REQUEST,
+                                .value_usd_per_byte = is_speculative ? record->value_usd_per_byte : 0};
+  uint32_t n, victims_max = max > UINT32_MAX ? UINT32_MAX : (uint32_t)max;
+  uint64_t freed;
+  retention_choose_victims(plan->retention, &need, plan->now_us, ret_segments, victims_max, &n, &freed);
+  if (freed < need.bytes) return STATUS_FULL;
+  if (tier == TIER_RAM) displaced_note(plan, ret_segments, n, record);
+  *ret_n = n;
+  return STATUS_OK;
+}
+
+struct flush_row {
+  const struct held_segment *segment;
+  double value;
+};
+
+static int flush_compare(const void *left, const void *right) {
+  const struct flush_row *a = left, *b = right;
+  if (a->value != b->value) return a->value > b->value ? -1 : 1;
+  if (a->segment->from != b->segment->from) return a->segment->from < b->segment->from ? -1 : 1;
+  return a->segment->id < b->segment->id ? -1 : a->segment->id > b->segment->id;
+}
+
+/* Writes the segment behind those of its parents that were not written yet, or nothing when they do not all fit. */
+static size_t flush_put(const struct plan *plan, const struct held_segment *segment, struct map *written,
+                        uint64_t *ret_segments, size_t n, size_t max) {
+  size_t chain = 0;
+  for (const struct held_segment *at = segment; at; at = presence_find(plan->presence, at->parent)) {
+    if (at->bytes[TIER_SSD] || !at->bytes[TIER_RAM] || map_get(written, map_key_of(at->id), NULL)) break;
+    if (n + chain == max) return n;
+    ret_segments[n + chain++] = at->id;
+  }
+  for (size_t i = 0; i < chain / 2; i++) { /* parents first */
+    uint64_t swap = ret_segments[n + i];
+    ret_segments[n + i] = ret_segments[n + chain - 1 - i];
+    ret_segments[n + chain - 1 - i] = swap;
+  }
+  for (size_t i = 0; i < chain; i++) {
+    if (map_set(written, map_key_of(ret_segments[n + i]), 1) != STATUS_OK) return n;
+  }
+  return n + chain;
+}
+
+size_t plan_flush_order(const struct plan *plan, uint64_t *ret_segments, size_t max) {
+  uint32_t count = presence_count(plan->presence), n_rows = 0, cursor = 0;
+  struct flush_row *rows = malloc(((size_t)count + 1) * sizeof *rows);
+  struct map *written = NULL;
+  size_t n = 0;
+  if (!rows || map_create(0, &written) != STATUS_OK) {
+    free(rows);
+    return 0;
+  }
+  for (const struct held_segment *at; (at = presence_next(plan->presence, &cursor)) && n_rows < count;) {
+    if (at->bytes[TIER_SSD] || !at->bytes[TIER_RAM]) continue;
+    rows[n_rows++] = (struct flush_row){.segment = at, .value = at->value_usd_per_byte};
+  }
+  qsort(rows, n_rows, sizeof *rows, flush_compare);
+  for (uint32_t i = 0; i < n_rows && n < max; i++) n = flush_put(plan, rows[i].segment, written, ret_segments, n, max);
+  map_destroy(&written);
+  free(rows);
+  return n;
+}

@@ -1,0 +1,164 @@
+/* What a prefix is worth: DESIGN section 6 applied to one node of the forest, one block, one held segment. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "place/placement.h"
+#include "plan/board.h"
+
+enum { PREFIX_BLOCKS_MAX = 1 << 16, REVALUE_US_MIN = 5000000, REVALUE_US_MAX = 300000000 };
+
+/* An ask that comes while its prefix is being computed earns about half of it. */
+static const double share_of_overtaken = .5;
+/* Announced and periodic work begins when it is expected within 1.5 times its own time and this. */
+static const double lead_s = 20;
+
+double valuation_residence_s(const struct plan *plan) {
+  const double *horizons = plan->config.horizons_s;
+  if (plan->ram_rate_bytes_per_s <= 0) return horizons[2];
+  double turnover_s = (double)plan->config.budget.ram_bytes / plan->ram_rate_bytes_per_s;
+  return number_clamp(2.5 * turnover_s, horizons[0], horizons[2], horizons[1]);
+}
+
+/* P(an ask within within_s). */
+static double probability_within(struct plan *plan, uint32_t node, double within_s) {
+  struct forecast forecast;
+  demand_forecast(plan->demand, plan->forest, node, plan->now_us, &within_s, 1, &forecast);
+  return forecast.p_within[0];
+}
+
+void worth_of_node(struct plan *plan, uint32_t node, uint32_t from, uint32_t to, double finish_s, struct worth *ret) {
+  struct forecast forecast;
+  demand_forecast(plan->demand, plan->forest, node, plan->now_us, plan->config.horizons_s, 3, &forecast);
+  double before = probability_within(plan, node, finish_s > .001 ? finish_s : .001);
+  double w = board_saved_second_usd(plan), second_usd = price_of_speculative_second(&plan->config.price);
+  uint64_t bytes = (uint64_t)(to - from) * plan->config.bytes_per_token;
+  double prefill_s = cost_prefill_segment_seconds(plan->cost, to - from, from);
+  double restore_s = cost_restore_bytes_seconds(plan->cost, TIER_RAM, bytes);
+  struct placement_node item = {.bytes = bytes, .prefill_seconds = prefill_s, .saved_second_usd = w};
+  struct placement_forecast expected = {.n_horizons = 3, .compatible = 1, .valid = 1};
+  for (int i = 0; i < 3; i++) {
+    expected.horizon_s[i] = plan->config.horizons_s[i];
+    double after = forecast.p_within[i] - before * share_of_overtaken;
+    expected.probability[i] = after > 0 ? after : 0;
+  }
+  /* An absent node is computed by its first ask; only that one is saved. */
+  expected.asks = expected.probability[2];
+  struct placement_option ram = {.tier = TIER_RAM,
+                                 .restore_seconds = restore_s,
+                                 .acquire_usd = prefill_s * second_usd,
+                                 .multiplier_usd_per_byte_s =
+                                     plan->displaced_usd_per_byte / valuation_residence_s(plan),
+                                 .is_open = plan->config.budget.ram_bytes > 0};
+  struct placement placement = placement_choose(&item, &expected, &ram, 1, plan->now_us);
+  double saved_s = prefill_s - restore_s;
+  *ret = (struct worth){
+      .probability = expected.probability[2],
+      .predicted_seconds = expected.probability[2] * (saved_s > 0 ? saved_s : 0),
+      .cost_seconds = prefill_s,
+      .value_usd = placement.value_usd,
+      .life_s = placement.life_s,
+      .tier = placement.tier,
+  };
+  bool is_timed = forecast.is_announced || strcmp(forecast.forecaster, "periodic") == 0;
+  if (is_timed && forecast.p_within[2] > 0) {
+    double lead = finish_s * 1.5 + lead_s;
+    ret->is_early = probability_within(plan, node, lead) < .3 * forecast.p_within[2];
+  }
+}
+
+uint32_t valuation_node_of(const struct plan *plan, uint32_t hint, block_key key, uint32_t depth) {
+  const struct forest_node *node = forest_at(plan->forest, hint);
+  while (node && depth < node->depth_blocks) {
+    hint = node->parent;
+    node = forest_at(plan->forest, hint);
+  }
+  if (!node || depth >= node->depth_blocks + node->n_blocks) return FOREST_NONE;
+  return block_key_equal(forest_block_key(plan->forest, hint, depth - node->depth_blocks), key) ? hint : FOREST_NONE;
+}
+
+/* Seconds that keeping one block in RAM saves when it is asked for, per byte, in USD. */
+static double block_usd_per_byte(const struct plan *plan, uint32_t depth) {
+  uint32_t size = plan->config.block_tokens;
+  uint64_t bytes = (uint64_t)size * plan->config.bytes_per_token;
+  double saved_s = cost_prefill_segment_seconds(plan->cost, size, depth * size) -
+                   cost_restore_bytes_seconds(plan->cost, TIER_RAM, bytes);
+  return saved_s > 0 ? board_saved_second_usd(plan) * saved_s / (double)bytes : 0;
+}
+
+double worth_of_block(struct plan *plan, uint32_t *node, block_key key, uint32_t depth) {
+  *node = valuation_node_of(plan, *node, key, depth);
+  if (*node == FOREST_NONE) return 0;
+  return probability_within(plan, *node, valuation_residence_s(plan)) * block_usd_per_byte(plan, depth);
+}
+
+/* A preparation that waits to be asked for was made for a reason that its segments share. */
+static double probability_of_task(struct plan *plan, uint64_t id) {
+  const struct task_record *record = taskbook_find(plan->taskbook, id);
+  if (!record || task_record_has_ended(record)) return 0;
+  return record->task.is_order ? 1 : record->task.probability;
+}
+
+static uint32_t segment_find_node(struct plan *plan, struct held_segment *segment) {
+  uint32_t depth = segment->to / plan->config.block_tokens - 1;
+  block_key end = segment->keys[segment->n_blocks - 1];
+  uint32_t node = valuation_node_of(plan, segment->node, end, depth);
+  if (node != FOREST_NONE) return node;
+  uint32_t n = depth + 1, known;
+  if (n > plan->keys_size) {
+    if (n > PREFIX_BLOCKS_MAX) return FOREST_NONE;
+    block_key *keys = realloc(plan->keys, (size_t)n * sizeof *keys);
+    if (!keys) return FOREST_NONE;
+    plan->keys = keys;
+    plan->keys_size = n;
+  }
+  n = presence_prefix(plan->presence, segment, plan->keys, plan->keys_size);
+  if (!n) return FOREST_NONE;
+  forest_find(plan->forest, plan->keys, n, &node, &known);
+  return known == n ? node : FOREST_NONE;
+}
+
+void valuation_of_segment(struct plan *plan, struct held_segment *segment) {
+  if (!segment->bytes[TIER_RAM] && !segment->bytes[TIER_SSD]) return;
+  double value = 0;
+  if (segment->n_blocks && segment->to >= plan->config.block_tokens) {
+    uint32_t depth = segment->to / plan->config.block_tokens - 1;
+    segment->node = segment_find_node(plan, segment);
+    if (segment->node != FOREST_NONE) {
+      value = worth_of_block(plan, &segment->node, segment->keys[segment->n_blocks - 1], depth);
+    }
+    double promised = probability_of_task(plan, segment->task) * block_usd_per_byte(plan, depth);
+    if (promised > value) value = promised;
+  }
+  segment->value_usd_per_byte = value;
+  (void)!retention_set_value(plan->retention, segment->id, value);
+  uint64_t age_us = (plan->now_us - segment->used_us) / 4;
+  uint64_t after_us = age_us < REVALUE_US_MIN ? REVALUE_US_MIN : age_us > REVALUE_US_MAX ? REVALUE_US_MAX : age_us;
+  (void)!heap_set(plan->revalues, presence_place(plan->presence, segment), (double)(plan->now_us + after_us));
+}
+
+void valuation_refresh(struct plan *plan, uint32_t n) {
+  uint32_t place;
+  double due_us;
+  while (n-- > 0 && heap_peek(plan->revalues, &place, &due_us) && due_us <= (double)plan->now_us) {
+    heap_remove(plan->revalues, place);
+    struct held_segment *segment = presence_at(plan->presence, place);
+    if (segment->id) valuation_of_segment(plan, segment);
+  }
+}
+
+uint32_t valuation_units(const struct plan *plan, uint32_t node, uint64_t *ret_units) {
+  uint64_t heads[HOLDOUT_PATH_MAX - 1];
+  uint32_t n_heads = 0, n = 0;
+  const struct forest_node *at = forest_at(plan->forest, node);
+  for (uint32_t up = at ? at->parent : FOREST_NONE; up != FOREST_NONE && n_heads < HOLDOUT_PATH_MAX - 1;) {
+    const struct forest_node *ancestor = forest_at(plan->forest, up);
+    if (ancestor->heads > 0 && forest_sessions(ancestor) >= 1.5) {
+      heads[n_heads++] = forest_end_key(plan->forest, up).lo;
+    }
+    up = ancestor->parent;
+  }
+  while (n_heads > 0) ret_units[n++] = heads[--n_heads];
+  uint64_t session = plan->notes[node].session;
+  ret_units[n++] = session ? session : forest_end_key(plan->forest, node).lo;
+  return n;
+}
