@@ -69,19 +69,24 @@ uint32_t sequence_reusable(uint32_t common, uint32_t canonical, uint32_t n, bool
   return reusable < whole - SPLIT_MICRO_BATCH_MIN ? reusable : whole - SPLIT_MICRO_BATCH_MIN;
 }
 
-uint32_t sequences_match(const struct sequences *table, const uint8_t salt[32], const int32_t *tokens, uint32_t n,
-                         bool is_exact, bool has_output, uint32_t *ret_reusable) {
+static uint32_t reusable_of(const struct sequence *sequence, const struct sequence_ask *ask) {
+  uint32_t common = sequence_common(sequence, ask->salt, ask->tokens, ask->n);
+  uint32_t reusable = sequence_reusable(common, sequence->canonical_tokens, ask->n, ask->is_exact, ask->has_output);
+
+  return ask->needs_whole && reusable != sequence->n_tokens ? 0 : reusable;
+}
+
+uint32_t sequences_match(const struct sequences *table, const struct sequence_ask *ask, uint32_t *ret_reusable) {
   uint32_t best = SEQUENCE_NONE, best_reusable = 0;
 
   for (uint32_t i = 0; i < table->count; i++) {
     const struct sequence *sequence = &table->items[i];
-    uint32_t common, reusable;
+    uint32_t reusable;
 
     if (sequence->state != SEQUENCE_IDLE) {
       continue;
     }
-    common = sequence_common(sequence, salt, tokens, n);
-    reusable = sequence_reusable(common, sequence->canonical_tokens, n, is_exact, has_output);
+    reusable = reusable_of(sequence, ask);
     if (reusable > best_reusable ||
         (reusable == best_reusable && best != SEQUENCE_NONE && sequence->used_us > table->items[best].used_us)) {
       best = i;
@@ -126,6 +131,7 @@ void sequence_assign(struct sequence *sequence, uint32_t tenant, const uint8_t s
   memmove(sequence->tokens, tokens, n_tokens * sizeof(*tokens));
   sequence->n_tokens = n_tokens;
   sequence->canonical_tokens = canonical_tokens;
+  sequence->refused_tokens = 0;
   if (sequence->ram_tokens > canonical_tokens) {
     sequence->ram_tokens = canonical_tokens;
   }

@@ -50,10 +50,18 @@ uint32_t sequence_common(const struct sequence *sequence, const uint8_t salt[32]
  * last prompt token is computed alone. */
 uint32_t sequence_reusable(uint32_t common, uint32_t canonical, uint32_t n, bool is_exact, bool has_output);
 
+/* What a prompt asks of a sequence. */
+struct sequence_ask {
+  const uint8_t *salt;   /* [32] */
+  const int32_t *tokens; /* [n] */
+  uint32_t n;
+  bool is_exact, has_output;
+  bool needs_whole; /* the engine cannot drop a suffix: all that lies there or nothing */
+};
+
 /* The idle sequence with most reusable tokens (SEQUENCE_NONE where none has any); ties: used last, then lower number.
  */
-uint32_t sequences_match(const struct sequences *table, const uint8_t salt[32], const int32_t *tokens, uint32_t n,
-                         bool is_exact, bool has_output, uint32_t *ret_reusable);
+uint32_t sequences_match(const struct sequences *table, const struct sequence_ask *ask, uint32_t *ret_reusable);
 /* Tokens that would be lost for good if only the first `keep_tokens` stayed: canonical and not in RAM. */
 uint32_t sequence_unsaved(const struct sequence *sequence, uint32_t keep_tokens);
 /* The idle sequence to overwrite: an empty one, else one of which fewer than 64 tokens would be lost (used longest
