@@ -35,7 +35,7 @@ static void put_numbers(struct row *row, const struct forest_node *node) {
 
 static bool take_float(const char **text, float *ret_number) {
   double number;
-  if (!row_take_double(text, &number) || number < 0 || number > 1e30) return false;
+  if (!row_take_amount(text, 1e30, &number)) return false;
   *ret_number = (float)number;
   return true;
 }

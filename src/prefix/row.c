@@ -82,6 +82,15 @@ bool row_take_double(const char **text, double *ret_number) {
   return true;
 }
 
+bool row_take_amount(const char **text, double max, double *ret_number) {
+  const char *at = *text;
+  double number;
+  if (!row_take_double(&at, &number) || number < 0 || number > max) return false;
+  *ret_number = number;
+  *text = at;
+  return true;
+}
+
 bool row_is_over(const char *text) {
   return *text == '\0';
 }

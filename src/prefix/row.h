@@ -30,6 +30,8 @@ bool row_take_u32(const char **text, uint32_t *ret_number);
 bool row_take_key(const char **text, block_key *ret_key);
 /* Finite numbers only. */
 bool row_take_double(const char **text, double *ret_number);
+/* In [0, max]. */
+bool row_take_amount(const char **text, double max, double *ret_number);
 bool row_is_over(const char *text);
 
 #endif
