@@ -52,7 +52,6 @@ function(forelay_program)
 endfunction()
 
 function(forelay_tests)
-  enable_testing()
   get_property(rooms GLOBAL PROPERTY FORELAY_ROOMS)
   foreach(room IN LISTS rooms)
     file(GLOB tests CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/tests/${room}/*_test.c")
