@@ -1,18 +1,23 @@
 #include "net/sse.h"
 
-#include <string.h>
+/* Bytes before the next line break: CR, LF or CRLF in an event stream. */
+static size_t line_length(const char *data, size_t size) {
+  size_t length = 0;
+  while (length < size && data[length] != '\n' && data[length] != '\r') length++;
+  return length;
+}
 
 enum status sse_data(struct buffer *into, const char *data, size_t size) {
   size_t begin = into->size;
   enum status status = STATUS_OK;
   for (size_t at = 0; status == STATUS_OK;) {
-    const char *line_end = size > at ? memchr(data + at, '\n', size - at) : NULL;
-    size_t length = line_end != NULL ? (size_t)(line_end - data) - at : size - at;
+    size_t length = line_length(data + at, size - at);
     status = buffer_append(into, "data: ", 6);
     if (status == STATUS_OK) status = buffer_append(into, data + at, length);
     if (status == STATUS_OK) status = buffer_append(into, "\n", 1);
-    if (line_end == NULL) break;
-    at += length + 1;
+    at += length;
+    if (at == size) break;
+    at += data[at] == '\r' && at + 1 < size && data[at + 1] == '\n' ? 2 : 1;
   }
   if (status == STATUS_OK) status = buffer_append(into, "\n", 1);
   if (status != STATUS_OK && into->data != NULL) {
