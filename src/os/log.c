@@ -30,6 +30,8 @@ bool log_level_of_name(const char *name, enum log_level *ret_level) {
   return false;
 }
 
+static void write_line(enum log_level level, const char *format, va_list arguments) PRINTF_LIKE(2, 0);
+
 /* Line breaks in a message would forge further lines. */
 static void write_line(enum log_level level, const char *format, va_list arguments) {
   char line[LINE_SIZE], stamp[32];
