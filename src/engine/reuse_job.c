@@ -353,6 +353,7 @@ static void find_stored(struct reuse_job *job, struct choice *choice) {
   }
   choice->ram = stored_reusable(job, job->retrieval.ram_tokens);
   choice->all = stored_reusable(job, job->retrieval.match.tokens);
+  choice->ram = choice->ram < REUSE_LEAST_TOKENS ? 0 : choice->ram;
 }
 
 static uint32_t find_victim(struct reuse *reuse) {
@@ -385,6 +386,10 @@ static struct choice choose(struct reuse_job *job) {
   victim = find_victim(reuse);
   if (match != SEQUENCE_NONE) {
     rest = reuse->table.items[match].n_tokens - choice.device;
+  }
+  if (choice.device < REUSE_LEAST_TOKENS && rest >= REUSE_GAIN_TOKENS) {
+    match = SEQUENCE_NONE;
+    choice.device = 0;
   }
   if (choice.ram >= choice.device + REUSE_GAIN_TOKENS || (choice.device == 0 && choice.ram > 0)) {
     choice.seq = match != SEQUENCE_NONE && rest < REUSE_GAIN_TOKENS ? match : victim;

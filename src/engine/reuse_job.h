@@ -12,7 +12,9 @@
 #include "engine/sequence.h"
 
 enum {
-  REUSE_GAIN_TOKENS = 64 /* a stored state must bring so many more tokens than the device has to be loaded */
+  REUSE_GAIN_TOKENS = 64, /* a stored state must bring so many more tokens than the device has to be loaded; so many
+                             that would be lost are worth another sequence */
+  REUSE_LEAST_TOKENS = 16 /* a shorter match is not worth a copy, nor the sequence it lies in */
 };
 
 struct fetch_order;
