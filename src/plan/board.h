@@ -31,10 +31,10 @@ enum {
   GONE_MAX = 8192,
   PROMOTIONS_MAX = 16,
   DRAFTS_MAX = 256,
-  LAUNCHES_MAX = 256,     /* preparations that wait for being handed out */
-  FLIGHTS_MAX = 8,        /* PREFILL actions handed out and not ended; of those that are no orders: */
+  LAUNCHES_MAX = 256, /* preparations that wait for being handed out */
+  FLIGHTS_MAX = 8,    /* PREFILL actions handed out and not ended; of those that are no orders: */
   SPECULATIVE_FLIGHTS_MAX = 2,
-  DEMOTIONS_MAX = 1024    /* segments waiting to be written to SSD */
+  DEMOTIONS_MAX = 1024 /* segments waiting to be written to SSD */
 };
 
 struct pin {
@@ -62,6 +62,7 @@ struct note {
   uint64_t rest_until_us; /* not looked at before */
   uint64_t wake_us;       /* while it is in plan.wakes: its time there */
   uint32_t tokens;        /* of the prefix with its tail below a block, 0: full blocks only */
+  bool has_tokens;        /* the forest's material of it was told in this life, so that the daemon knows it */
   bool is_unwanted;       /* x-forelay-prepare: off in the turn before */
 };
 
@@ -75,14 +76,14 @@ struct plan {
   struct retention *retention;
   struct accounts *accounts;
   struct holdout *holdout;
-  struct spending spending;  /* in engine seconds */
+  struct spending spending; /* in engine seconds */
   struct presence *presence;
   struct taskbook *taskbook;
   struct docket *docket;
   struct forest *forest;
   struct demand *demand;
-  struct note *notes;        /* [n_notes]: by node */
-  uint32_t *items;           /* [n_notes]: scratch of candidates.c, all 0 between calls */
+  struct note *notes; /* [n_notes]: by node */
+  uint32_t *items;    /* [n_notes]: scratch of candidates.c, all 0 between calls */
   uint32_t n_notes;
   struct heap *wakes;        /* node → microseconds: looked at again then */
   struct heap *revalues;     /* place of a held segment → microseconds: valued anew then */
@@ -91,32 +92,36 @@ struct plan {
   struct promise promises[ANNOUNCEMENTS_MAX];
   double ram_rate_bytes_per_s; /* entering RAM, discounted; sets how far ahead retention looks */
   uint64_t ram_entered_us;
-  block_key gone[GONE_MAX];  /* blocks that were seen leaving, until it is sure that they did not only move */
+  block_key gone[GONE_MAX]; /* blocks that were seen leaving, until it is sure that they did not only move */
   uint32_t n_gone;
-  block_key *keys;           /* [keys_size]: scratch for one prefix */
+  block_key *keys; /* [keys_size]: scratch for one prefix */
   uint32_t keys_size;
-  struct map *task_ends;     /* end key → number of the open or ready preparation that is to reach it */
-  struct map *drafts;        /* draft and tenant → number of its newest task */
-  struct heap *expiries;     /* place of a ready preparation → microseconds */
-  struct load load;          /* as of the last tick */
+  block_key *units; /* [units_size]: scratch of room.c */
+  uint32_t units_size;
+  struct map *task_ends; /* end key → number of the open or ready preparation that is to reach it */
+  struct map *drafts;    /* draft and tenant → number of its newest task */
+  struct heap *expiries; /* place of a ready preparation → microseconds */
+  struct load load;      /* as of the last tick */
   struct pin pins[PINS_MAX];
   uint64_t pinned_bytes[TIER_COUNT];
   uint64_t launches[LAUNCHES_MAX]; /* numbers of planned tasks: orders first, each in order of arrival */
   uint32_t n_launches, n_order_launches;
-  uint64_t flights[FLIGHTS_MAX];   /* numbers of tasks that the executor has */
+  uint64_t flights[FLIGHTS_MAX]; /* numbers of tasks that the executor has */
   uint32_t n_flights;
-  uint64_t cancels[LAUNCHES_MAX];  /* numbers of tasks whose CANCEL has to be handed out */
+  uint64_t cancels[LAUNCHES_MAX]; /* numbers of tasks whose CANCEL has to be handed out */
   uint32_t n_cancels;
   struct action promotions[PROMOTIONS_MAX]; /* to be handed out */
   uint32_t n_promotions;
   uint64_t demotions[DEMOTIONS_MAX]; /* ring of segment ids */
   uint32_t first_demotion, n_demotions;
-  uint64_t demoted_bytes;    /* handed out on demotion_day */
+  uint64_t demoted_bytes; /* handed out on demotion_day */
   uint32_t demotion_day;
-  double idle_bucket_s;      /* speculative seconds that the idle fraction allows now */
-  uint64_t ticked_us;        /* last tick, 0: none */
+  double idle_bucket_s;          /* speculative seconds that the idle fraction allows now */
+  uint32_t spent_day;            /* of spent_day_seconds */
+  double spent_day_seconds;      /* speculative, orders included */
+  uint64_t ticked_us;            /* last tick, 0: none */
   double displaced_usd_per_byte; /* running mean of what victims were worth: the multiplier of RAM */
-  double second_usd;         /* multiplier of a speculative second, of the last selection */
+  double second_usd;             /* multiplier of a speculative second, of the last selection */
   uint64_t n_ticks, n_actions, n_asks;
 };
 
@@ -134,6 +139,15 @@ uint32_t board_shadow_blocks(const struct plan *plan);
 
 /* Keys of the node's whole prefix into plan->keys; 0: out of memory. */
 uint32_t board_prefix(struct plan *plan, uint32_t node);
+
+/* ── room.c ── */
+/* Retention and its guard reckon in stored segments: of keys[n], the n blocks from block `first` of a prefix on, those
+ * that end a segment or end the run. Borrowed until the next call; *ret_n of them, 0 when out of memory. */
+const block_key *room_units(struct plan *plan, const block_key *keys, uint32_t n, uint32_t first, uint32_t *ret_n);
+/* Tells retention of a segment as presence has it. */
+MUST_USE enum status room_stored(struct plan *plan, const struct segment_event *event, uint32_t traffic);
+/* Whether a preparation of so many bytes and such a value would find room in RAM now. */
+bool room_is_likely(struct plan *plan, uint64_t bytes, double value_usd_per_byte);
 
 /* ── tasks.c: the life of a record ── */
 /* What a new preparation is to be; keys are copied. */
@@ -181,18 +195,20 @@ void observe_presence(void *ctx, const struct held_segment *segment, block_key k
 void observe_gone(struct plan *plan);
 void observe_split(void *ctx, uint32_t upper, uint32_t lower);
 void observe_prune(void *ctx, uint32_t node);
+/* The tokens of these nodes were told just now. */
+void observe_materials(struct plan *plan, const struct forest_path *path);
 /* The node is to be looked at not later than due_us. */
 void observe_wake(struct plan *plan, uint32_t node, uint64_t due_us);
 
 /* ── valuation.c: what a prefix is worth ── */
 struct worth {
-  double probability;      /* of an ask after it is finished, within its life */
-  double predicted_seconds;/* expected benefit to requests */
-  double cost_seconds;     /* engine seconds of its own tokens */
-  double value_usd;        /* net of everything but multipliers */
+  double probability;       /* of an ask after it is finished, within its life */
+  double predicted_seconds; /* expected benefit to requests */
+  double cost_seconds;      /* engine seconds of its own tokens */
+  double value_usd;         /* net of everything but multipliers */
   double life_s;
   enum tier tier;
-  bool is_early;           /* announced or periodic, and its time has not come */
+  bool is_early; /* announced or periodic, and its time has not come */
 };
 /* Of preparing the node's own missing tokens [from, to): finish_s until they and what they stand on are ready. */
 void worth_of_node(struct plan *plan, uint32_t node, uint32_t from, uint32_t to, double finish_s, struct worth *ret);
@@ -212,6 +228,8 @@ uint32_t valuation_units(const struct plan *plan, uint32_t node, uint64_t *ret_u
 
 /* ── candidates.c: due nodes → tasks ── */
 void candidates_choose(struct plan *plan);
+/* Whether money and joules of the day allow more. */
+bool task_day_allows(const struct plan *plan);
 /* Whether a further speculative preparation may begin now. */
 bool tick_may_speculate(const struct plan *plan);
 

@@ -14,6 +14,7 @@ enum {
   PATH_NODES_MAX = 256,
   EARLY_WAKE_US = 5000000,
   CROWDED_WAKE_US = 1000000,
+  NO_ROOM_WAKE_US = 10000000,
   PROMOTED_REST_US = 60000000
 };
 
@@ -28,15 +29,15 @@ struct item {
   uint32_t node, from, to; /* tokens */
   int32_t parent;          /* item, SELECTOR_NO_PARENT */
   struct worth worth;
-  bool is_due;             /* a node that was looked at for its own sake */
-  bool is_paid;            /* some task covers it */
+  bool is_due;  /* a node that was looked at for its own sake */
+  bool is_paid; /* some task covers it */
 };
 
 struct choosing {
   struct plan *plan;
   struct item items[ITEMS_MAX];
   uint32_t n;
-  uint32_t *index;         /* [notes]: node → item + 1; zeroed again after use */
+  uint32_t *index; /* [notes]: node → item + 1; zeroed again after use */
 };
 
 /* Work that lies before anything new: seconds of what the executor has and of what waits for it. */
@@ -57,7 +58,8 @@ static double clock_seconds(const struct plan *plan, double engine_s) {
   return engine_s / number_clamp(plan->load.idle_share, .1, 1, 1);
 }
 
-/* Everything lies somewhere, but part of it only on SSD: brought to RAM when it will be asked soon and there is room. */
+/* Everything lies somewhere, but part of it only on SSD: brought to RAM when it will be asked soon and there is room.
+ */
 static void node_promote(struct plan *plan, uint32_t node, uint32_t n_blocks) {
   uint32_t slow = 0;
   for (uint32_t i = 0; i < n_blocks; i++) slow += presence_tier(plan->presence, plan->keys[i]) == TIER_SSD;
@@ -66,7 +68,8 @@ static void node_promote(struct plan *plan, uint32_t node, uint32_t n_blocks) {
   if (!slow || plan->n_promotions == PROMOTIONS_MAX || used + bytes > plan->config.budget.ram_bytes) return;
   struct forecast forecast;
   demand_forecast(plan->demand, plan->forest, node, plan->now_us, plan->config.horizons_s, 1, &forecast);
-  double saved_s = cost_restore_seconds(plan->cost, TIER_SSD, bytes) - cost_restore_seconds(plan->cost, TIER_RAM, bytes);
+  double saved_s =
+      cost_restore_seconds(plan->cost, TIER_SSD, bytes) - cost_restore_seconds(plan->cost, TIER_RAM, bytes);
   if (forecast.p_within[0] < probability_min || saved_s <= 0) return;
   const struct forest_node *at = forest_at(plan->forest, node);
   plan->promotions[plan->n_promotions++] =
@@ -129,7 +132,8 @@ static void node_consider(struct choosing *choosing, uint32_t node, double queue
   }
   const struct task_record *open = taskbook_find(plan->taskbook, note->task);
   bool is_begun = open && (open->task.state != TASK_PLANNED || open->booked_seconds > 0);
-  bool may_prepare = (at->may_prepare || at->last_us == 0) && !note->is_unwanted && at->pass_material;
+  bool may_prepare =
+      (at->may_prepare || at->last_us == 0) && !note->is_unwanted && note->has_tokens && at->pass_material;
   if (is_begun || !may_prepare) return;
   uint32_t n = board_prefix(plan, node);
   if (!n || map_get(plan->task_ends, plan->keys[n - 1], NULL)) return;
@@ -291,6 +295,11 @@ static void path_begin(struct choosing *choosing, uint32_t leaf) {
     observe_wake(plan, spec.node, plan->now_us + CROWDED_WAKE_US);
     return;
   }
+  uint64_t bytes = (uint64_t)spec.tokens_new * plan->config.bytes_per_token;
+  if (!room_is_likely(plan, bytes, spec.value_usd / (double)bytes)) {
+    observe_wake(plan, spec.node, plan->now_us + NO_ROOM_WAKE_US);
+    return;
+  }
   struct task_record *record = record_for(plan, &spec);
   if (!record) return;
   record_explain(record, plan, spec.tokens - spec.tokens_new);
@@ -314,8 +323,8 @@ static void paths_begin(struct choosing *choosing, const uint8_t *choice) {
     uint32_t best = choosing->n;
     for (uint32_t i = 0; i < choosing->n; i++) {
       if (!choice[i] || has_chosen_child[i] || choosing->items[i].is_paid) continue;
-      bool is_better = best == choosing->n ||
-                       choosing->items[i].worth.value_usd > choosing->items[best].worth.value_usd;
+      bool is_better =
+          best == choosing->n || choosing->items[i].worth.value_usd > choosing->items[best].worth.value_usd;
       if (is_better) best = i;
     }
     if (best == choosing->n) return;

@@ -14,7 +14,7 @@ struct docket;
 enum { DOCKET_UNITS = 4 };
 
 struct docket_entry {
-  uint64_t request;       /* 0: the place is free */
+  uint64_t request; /* 0: the place is free */
   uint64_t session;
   uint64_t units[DOCKET_UNITS]; /* of the holdout, that it belongs to: head, document, end, session; 0: none */
   uint64_t at_us;

@@ -17,8 +17,12 @@ void observe_wake(struct plan *plan, uint32_t node, uint64_t due_us) {
 
 void observe_split(void *ctx, uint32_t upper, uint32_t lower) {
   struct plan *plan = ctx;
-  plan->notes[upper] = (struct note){0};
+  plan->notes[upper] = (struct note){.has_tokens = plan->notes[lower].has_tokens};
   demand_split(plan->demand, upper, lower);
+}
+
+void observe_materials(struct plan *plan, const struct forest_path *path) {
+  for (uint32_t i = 0; i < path->n_nodes; i++) plan->notes[path->nodes[i]].has_tokens = true;
 }
 
 void observe_prune(void *ctx, uint32_t node) {
@@ -88,19 +92,31 @@ static void ask_overtake(struct plan *plan, const struct ask *ask) {
   }
 }
 
+/* What the request is about to use becomes most recent before room is made for the rest of it. */
+static void ask_touch(struct plan *plan, const struct ask *ask) {
+  for (uint32_t i = ask->n_blocks; i-- > 0;) {
+    const struct held_segment *segment = presence_ending_in(plan->presence, ask->keys[i]);
+    if (!segment) continue;
+    retention_touch(plan->retention, segment->id, plan->now_us);
+    return;
+  }
+}
+
 static void ask_learn(struct plan *plan, const struct ask *ask, struct forest_path *path) {
   if (forest_insert(plan->forest, ask, path) != STATUS_OK) {
     *path = (struct forest_path){0};
     return;
   }
   demand_observe(plan->demand, plan->forest, ask, path);
+  observe_materials(plan, path);
   if (path->end != FOREST_NONE) plan->notes[path->end].tokens = ask->prompt_tokens;
   if (path->continued != FOREST_NONE) plan->notes[path->continued].session = 0;
 }
 
 enum status plan_ask(struct plan *plan, const struct ask *ask) {
   board_advance(plan, ask->at_us);
-  if (!ask->request || ask->n_blocks > ask->prompt_tokens / plan->config.block_tokens || (ask->n_blocks && !ask->keys)) {
+  if (!ask->request || ask->n_blocks > ask->prompt_tokens / plan->config.block_tokens ||
+      (ask->n_blocks && !ask->keys)) {
     return STATUS_INVALID;
   }
   plan->n_asks++;
@@ -114,8 +130,11 @@ enum status plan_ask(struct plan *plan, const struct ask *ask) {
       twin_ask(plan->twin, ask->request, ask->keys, ask->n_blocks, ask->may_learn, plan->now_us, &own_hits);
   if (status != STATUS_OK) return status;
   if (ask->may_learn) {
-    status = retention_arrival(plan->retention, ask->request, ask->keys, ask->n_blocks);
+    uint32_t n_units;
+    const block_key *units = room_units(plan, ask->keys, ask->n_blocks, 0, &n_units);
+    status = retention_arrival(plan->retention, ask->request, units, n_units);
     if (status != STATUS_OK) return status;
+    ask_touch(plan, ask);
   }
   struct accounts_arrival arrival = {.request = ask->request,
                                      .tenant = ask->tenant,
@@ -176,7 +195,8 @@ static void outcome_credit(void *ctx, uint64_t task, uint32_t used_tokens, doubl
   if (record) task_credit(plan, record, used_tokens, realized_seconds);
 }
 
-/* Preparations that found everything there already computed nothing that could be credited; being asked ends them too. */
+/* Preparations that found everything there already computed nothing that could be credited; being asked ends them too.
+ */
 static void outcome_use(struct plan *plan, const block_key *keys, uint32_t n) {
   for (uint32_t i = 0; i < n; i++) {
     uint64_t id;
@@ -198,6 +218,7 @@ static void outcome_expect(struct plan *plan, const struct docket_entry *entry, 
                                .material = outcome->next_material};
     struct forest_path path;
     if (forest_plant(plan->forest, &seed, &path) == STATUS_OK && path.end != FOREST_NONE) {
+      observe_materials(plan, &path);
       turn.next = path.end;
       plan->notes[path.end].tokens = outcome->next_tokens;
       plan->notes[path.end].session = entry->session;
@@ -242,7 +263,8 @@ void plan_outcome(struct plan *plan, const struct outcome *outcome) {
 static void ram_rate_update(struct plan *plan, uint64_t bytes) {
   /* Half of it is forgotten in about ten minutes. */
   double idle_s = (double)(plan->now_us - plan->ram_entered_us) / 1e6, constant_s = 900;
-  plan->ram_rate_bytes_per_s = plan->ram_rate_bytes_per_s * number_exp(-idle_s / constant_s) + (double)bytes / constant_s;
+  plan->ram_rate_bytes_per_s =
+      plan->ram_rate_bytes_per_s * number_exp(-idle_s / constant_s) + (double)bytes / constant_s;
   plan->ram_entered_us = plan->now_us;
 }
 
@@ -260,7 +282,7 @@ void plan_segment(struct plan *plan, const struct segment_event *event) {
     if (!segment && was_known) heap_remove(plan->revalues, place);
     return;
   }
-  if (retention_stored(plan->retention, event, workload_class_of(plan, segment)) != STATUS_OK) return;
+  if (room_stored(plan, event, workload_class_of(plan, segment)) != STATUS_OK) return;
   if (was_there) return;
   if (!was_known) segment->used_us = plan->now_us;
   segment->turn = turn;

@@ -21,9 +21,10 @@ static enum status order_check(const struct plan *plan, const struct order *orde
                    : order->tier == TIER_RAM  ? plan->config.budget.ram_bytes
                                               : plan->config.budget.ssd_bytes;
   if (bytes > limit) {
-    return error_set(error, STATUS_TOO_LONG,
-                     "%u tokens take %llu bytes, more than all of tier %s (%llu): shorten the prefix or raise the limit",
-                     order->tokens, (unsigned long long)bytes, tier_name(order->tier), (unsigned long long)limit);
+    return error_set(
+        error, STATUS_TOO_LONG,
+        "%u tokens take %llu bytes, more than all of tier %s (%llu): shorten the prefix or raise the limit",
+        order->tokens, (unsigned long long)bytes, tier_name(order->tier), (unsigned long long)limit);
   }
   return STATUS_OK;
 }
@@ -39,6 +40,7 @@ static uint32_t order_plant(struct plan *plan, const struct order *order, uint32
                              .material = order->material};
   struct forest_path path;
   if (forest_plant(plan->forest, &seed, &path) != STATUS_OK || path.end == FOREST_NONE) return FOREST_NONE;
+  observe_materials(plan, &path);
   plan->notes[path.end].tokens = order->tokens;
   plan->notes[path.end].is_unwanted = false;
   return path.end;
@@ -49,8 +51,8 @@ static struct task_spec spec_of_order(const struct plan *plan, const struct orde
   uint32_t matched = presence_match(plan->presence, order->keys, order->n_blocks, TIER_SSD) * size;
   uint64_t bytes = (uint64_t)order->tokens * plan->config.bytes_per_token;
   double prefill_s = cost_prefill_segment_seconds(plan->cost, order->tokens - matched, matched);
-  double saved_s = cost_prefill_segment_seconds(plan->cost, order->tokens, 0) -
-                   cost_restore_seconds(plan->cost, TIER_RAM, bytes);
+  double saved_s =
+      cost_prefill_segment_seconds(plan->cost, order->tokens, 0) - cost_restore_seconds(plan->cost, TIER_RAM, bytes);
   uint64_t from_us = order->by_us > plan->now_us ? order->by_us : plan->now_us;
   return (struct task_spec){.kind = order->kind,
                             .tenant = order->tenant,
@@ -192,7 +194,8 @@ enum status plan_document(struct plan *plan, const struct order *prefix, uint64_
     return STATUS_OK;
   }
   snprintf(record->task.reason, sizeof record->task.reason,
-           "document behind %u tokens: prepared when it is likely enough to be asked about", spec.tokens - spec.tokens_new);
+           "document behind %u tokens: prepared when it is likely enough to be asked about",
+           spec.tokens - spec.tokens_new);
   /* Given up when nobody asked and it never became worth it. */
   (void)!heap_set(plan->expiries, taskbook_place(plan->taskbook, record), (double)spec.expires_us);
   observe_wake(plan, node, plan->now_us);
@@ -212,7 +215,8 @@ enum status plan_cancel(struct plan *plan, uint64_t task, uint32_t tenant, bool 
 static bool pin_covers(const struct pin *pin, const struct held_segment *segment, uint32_t block_tokens) {
   if (!pin->keys || !segment->n_blocks) return false;
   uint32_t last = segment->to / block_tokens;
-  return last >= 1 && last <= pin->n_blocks && block_key_equal(pin->keys[last - 1], segment->keys[segment->n_blocks - 1]);
+  return last >= 1 && last <= pin->n_blocks &&
+         block_key_equal(pin->keys[last - 1], segment->keys[segment->n_blocks - 1]);
 }
 
 void pins_apply(struct plan *plan, const struct held_segment *segment) {

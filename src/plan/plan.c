@@ -119,7 +119,8 @@ static enum status budget_check(const struct budget *budget, struct error *error
 }
 
 static enum status config_check(const struct plan_config *config, struct error *error) {
-  if ((unsigned)config->policy >= POLICY_COUNT) return error_set(error, STATUS_INVALID, "policy is not one of the four");
+  if ((unsigned)config->policy >= POLICY_COUNT)
+    return error_set(error, STATUS_INVALID, "policy is not one of the four");
   if (!(config->holdout >= 0 && config->holdout <= .5)) {
     return error_set(error, STATUS_INVALID, "holdout must be 0 to 0.5");
   }
@@ -144,7 +145,8 @@ static enum status retention_make(struct plan *plan, struct error *error) {
   settings.capacity_bytes[TIER_DEVICE] = plan->config.budget.device_bytes;
   settings.capacity_bytes[TIER_RAM] = plan->config.budget.ram_bytes;
   settings.capacity_bytes[TIER_SSD] = plan->config.budget.ssd_bytes;
-  settings.block_bytes = plan->config.bytes_per_token * plan->config.block_tokens;
+  uint32_t unit_tokens = plan->config.block_tokens < SEGMENT_TOKENS ? SEGMENT_TOKENS : plan->config.block_tokens;
+  settings.block_bytes = plan->config.bytes_per_token * unit_tokens;
   settings.segments_max = SEGMENTS_MAX;
   settings.requests_max = REQUESTS_MAX;
   return retention_create(&settings, error, &plan->retention);
@@ -282,6 +284,7 @@ void plan_destroy(struct plan **reference) {
   free(plan->notes);
   free(plan->items);
   free(plan->keys);
+  free(plan->units);
   free(plan);
   *reference = NULL;
 }
@@ -310,7 +313,7 @@ static enum status retention_refill(struct plan *plan) {
                                     .n_blocks = segment->n_blocks,
                                     .keys = segment->keys,
                                     .task = segment->task};
-      enum status status = retention_stored(plan->retention, &event, workload_class_of(plan, segment));
+      enum status status = room_stored(plan, &event, workload_class_of(plan, segment));
       if (status != STATUS_OK) return status;
     }
     (void)!retention_set_value(plan->retention, segment->id, segment->value_usd_per_byte);

@@ -28,7 +28,7 @@ static void ranked_put(struct ranked best[SPECULATIVE_FLIGHTS_MAX], struct ranke
 
 static void node_consider(struct plan *plan, uint32_t node, ranking_score *score, struct ranked *best) {
   const struct forest_node *at = forest_at(plan->forest, node);
-  if (!at || !at->may_prepare || !at->pass_material || !is_absent(plan, node)) return;
+  if (!at || !at->may_prepare || !at->pass_material || !plan->notes[node].has_tokens || !is_absent(plan, node)) return;
   const struct task_record *open = taskbook_find(plan->taskbook, plan->notes[node].task);
   if (open && !task_record_has_ended(open)) return;
   struct ranked ranked = {.node = node};
@@ -59,8 +59,8 @@ static void ranked_begin(struct plan *plan, const struct ranked *ranked, const c
   spec.predicted_seconds = ranked->probability * spec.cost_seconds;
   struct task_record *record;
   if (task_create(plan, &spec, &record) != STATUS_OK) return;
-  snprintf(record->task.reason, sizeof record->task.reason, "%s: score %.3g, %u tokens to compute", name,
-           ranked->score, spec.tokens_new);
+  snprintf(record->task.reason, sizeof record->task.reason, "%s: score %.3g, %u tokens to compute", name, ranked->score,
+           spec.tokens_new);
   if (!task_launch(plan, record)) task_move(plan, record, TASK_CANCELLED, "too many preparations are open");
 }
 

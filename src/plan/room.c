@@ -4,8 +4,46 @@
 
 #include "plan/board.h"
 
+enum { VICTIMS_MAX = 256 };
+
 /* The running mean of displaced values forgets by this share a victim. */
 static const double displaced_forgetting = .1;
+
+const block_key *room_units(struct plan *plan, const block_key *keys, uint32_t n, uint32_t first, uint32_t *ret_n) {
+  const uint32_t blocks = SEGMENT_TOKENS / plan->config.block_tokens;
+  *ret_n = 0;
+  if (n > plan->units_size) {
+    block_key *units = realloc(plan->units, (size_t)n * sizeof *units);
+    if (!units) return NULL;
+    plan->units = units;
+    plan->units_size = n;
+  }
+  for (uint32_t i = 0; i < n; i++) {
+    bool is_end = blocks <= 1 || (first + i + 1) % blocks == 0 || i + 1 == n;
+    if (is_end) plan->units[(*ret_n)++] = keys[i];
+  }
+  return plan->units;
+}
+
+enum status room_stored(struct plan *plan, const struct segment_event *event, uint32_t traffic) {
+  struct segment_event told = *event;
+  told.keys = room_units(plan, event->keys, event->n_blocks, event->from / plan->config.block_tokens, &told.n_blocks);
+  return retention_stored(plan->retention, &told, traffic);
+}
+
+bool room_is_likely(struct plan *plan, uint64_t bytes, double value_usd_per_byte) {
+  uint64_t limit = plan->config.budget.ram_bytes, used = board_tier_bytes(plan, TIER_RAM);
+  if (bytes > limit) return false;
+  if (used + bytes <= limit) return true;
+  struct retention_need need = {.tier = TIER_RAM,
+                                .bytes = used + bytes - limit,
+                                .cause = RETENTION_FOR_PREPARATION,
+                                .value_usd_per_byte = value_usd_per_byte};
+  uint64_t victims[VICTIMS_MAX], freed;
+  uint32_t n;
+  retention_choose_victims(plan->retention, &need, plan->now_us, victims, VICTIMS_MAX, &n, &freed);
+  return freed >= need.bytes;
+}
 
 static void displaced_note(struct plan *plan, const uint64_t *victims, size_t n, struct task_record *record) {
   double w = board_saved_second_usd(plan);

@@ -4,7 +4,7 @@
 
 #include "plan/board.h"
 
-enum { SILENCE_US_MAX = 60000000, REST_US = 10000000 };
+enum { SILENCE_US_MAX = 60000000, REST_US = 10000000, DAY_S = 86400 };
 
 static void reason_set(struct task_record *record, const char *reason) {
   if (reason) snprintf(record->task.reason, sizeof record->task.reason, "%s", reason);
@@ -151,6 +151,25 @@ void task_move(struct plan *plan, struct task_record *record, enum task_state st
   node_release(plan, record);
 }
 
+/* Seconds of preparation today, against the day's money and energy. */
+static void day_book(struct plan *plan, double seconds) {
+  uint32_t day = (uint32_t)(plan->now_us / 1000000 / DAY_S);
+  if (day != plan->spent_day) {
+    plan->spent_day = day;
+    plan->spent_day_seconds = 0;
+  }
+  plan->spent_day_seconds += seconds;
+}
+
+bool task_day_allows(const struct plan *plan) {
+  if (plan->spent_day != (uint32_t)(plan->now_us / 1000000 / DAY_S)) return true;
+  const struct budget *budget = &plan->config.budget;
+  double usd = plan->spent_day_seconds * price_of_speculative_second(&plan->config.price);
+  double joules = plan->spent_day_seconds * plan->config.price.watts;
+  bool is_money_left = usd <= 0 || usd < budget->money_usd_per_day;
+  return is_money_left && (budget->joules_per_day <= 0 || joules < budget->joules_per_day);
+}
+
 void plan_task_event(struct plan *plan, const struct task_event *event) {
   board_advance(plan, event->at_us);
   struct task_record *record = taskbook_find(plan->taskbook, event->task);
@@ -162,6 +181,7 @@ void plan_task_event(struct plan *plan, const struct task_event *event) {
   if (tokens || seconds > 0 || event->bytes_moved) {
     accounts_task_spend(plan->accounts, task->id, tokens, seconds, event->bytes_moved);
     plan->idle_bucket_s -= task->is_order ? 0 : seconds;
+    day_book(plan, seconds);
   }
   task->tokens_computed += tokens;
   task->spent_seconds += seconds;
@@ -182,7 +202,8 @@ void plan_task_event(struct plan *plan, const struct task_event *event) {
 void task_credit(struct plan *plan, struct task_record *record, uint32_t used_tokens, double realized_seconds) {
   record->task.tokens_used += used_tokens;
   record->task.realized_seconds += realized_seconds;
-  if (plan->policy == POLICY_FORELAY && !record->task.is_order && realized_seconds > 0) spending_settle(&plan->spending, 0, realized_seconds);
+  if (plan->policy == POLICY_FORELAY && !record->task.is_order && realized_seconds > 0)
+    spending_settle(&plan->spending, 0, realized_seconds);
   if (record->task.state == TASK_READY) task_move(plan, record, TASK_USED, NULL);
 }
 

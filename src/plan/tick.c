@@ -32,7 +32,7 @@ static void time_pass(struct plan *plan, const struct load *load) {
 bool tick_may_speculate(const struct plan *plan) {
   uint32_t open = plan->n_launches - plan->n_order_launches + plan->n_flights;
   return plan->policy != POLICY_LRU && open < SPECULATIVE_FLIGHTS_MAX && plan->idle_bucket_s > 0 &&
-         plan->config.budget.idle_fraction_max > 0;
+         plan->config.budget.idle_fraction_max > 0 && task_day_allows(plan);
 }
 
 static void choose(struct plan *plan) {
@@ -130,8 +130,8 @@ static void hand_demotions(struct plan *plan, struct handing *out) {
       if (plan->demoted_bytes + bytes > plan->config.budget.ssd_writes_bytes_per_day) return;
       plan->demoted_bytes += bytes;
       segment->is_demoting = true;
-      out->actions[out->n++] = (struct action){
-          .kind = ACTION_DEMOTE, .segment = segment->id, .tier = TIER_SSD, .tenant = segment->tenant};
+      out->actions[out->n++] =
+          (struct action){.kind = ACTION_DEMOTE, .segment = segment->id, .tier = TIER_SSD, .tenant = segment->tenant};
     }
     plan->first_demotion = (plan->first_demotion + 1) % DEMOTIONS_MAX;
     plan->n_demotions--;

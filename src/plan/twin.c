@@ -20,8 +20,8 @@ struct twin {
   struct map *index;         /* key → place */
   struct twin_block *blocks; /* [capacity]; its segment's number is place + 1 */
   uint32_t used, free, count;
-  uint32_t revalued;         /* place that twin_revalue goes on from */
-  uint32_t *nodes;           /* [nodes_size]: scratch of one ask */
+  uint32_t revalued; /* place that twin_revalue goes on from */
+  uint32_t *nodes;   /* [nodes_size]: scratch of one ask */
   uint32_t nodes_size;
 };
 
