@@ -147,7 +147,7 @@ const block_key *room_units(struct plan *plan, const block_key *keys, uint32_t n
 /* Tells retention of a segment as presence has it. */
 MUST_USE enum status room_stored(struct plan *plan, const struct segment_event *event, uint32_t traffic);
 /* Whether a preparation of so many bytes and such a value would find room in RAM now. */
-bool room_is_likely(struct plan *plan, uint64_t bytes, double value_usd_per_byte);
+bool room_is_likely(struct plan *plan, uint64_t bytes, double value_usd);
 
 /* ── tasks.c: the life of a record ── */
 /* What a new preparation is to be; keys are copied. */

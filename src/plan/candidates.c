@@ -296,7 +296,7 @@ static void path_begin(struct choosing *choosing, uint32_t leaf) {
     return;
   }
   uint64_t bytes = (uint64_t)spec.tokens_new * plan->config.bytes_per_token;
-  if (!room_is_likely(plan, bytes, spec.value_usd / (double)bytes)) {
+  if (!room_is_likely(plan, bytes, spec.value_usd)) {
     observe_wake(plan, spec.node, plan->now_us + NO_ROOM_WAKE_US);
     return;
   }

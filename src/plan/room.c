@@ -31,18 +31,38 @@ enum status room_stored(struct plan *plan, const struct segment_event *event, ui
   return retention_stored(plan->retention, &told, traffic);
 }
 
-bool room_is_likely(struct plan *plan, uint64_t bytes, double value_usd_per_byte) {
+/* What our own forecasts say the victims are worth. */
+static double victims_usd(const struct plan *plan, enum tier tier, const uint64_t *victims, uint32_t n) {
+  double usd = 0;
+  for (uint32_t i = 0; i < n; i++) {
+    const struct held_segment *segment = presence_find(plan->presence, victims[i]);
+    if (segment) usd += segment->value_usd_per_byte * (double)segment->bytes[tier];
+  }
+  return usd;
+}
+
+/* Victims for a preparation: what the retention guard lets go by prediction; else what a request would displace, where
+ * that is worth less than the newcomer. Such displacement is covered by the spending account, not by the guard. */
+static bool preparation_victims(struct plan *plan, enum tier tier, uint64_t missing, double value_usd,
+                                double value_usd_per_byte, uint64_t *victims, uint32_t max, uint32_t *ret_n) {
+  struct retention_need need = {
+      .tier = tier, .bytes = missing, .cause = RETENTION_FOR_PREPARATION, .value_usd_per_byte = value_usd_per_byte};
+  uint64_t freed;
+  retention_choose_victims(plan->retention, &need, plan->now_us, victims, max, ret_n, &freed);
+  if (freed >= missing) return true;
+  need.cause = RETENTION_FOR_REQUEST;
+  retention_choose_victims(plan->retention, &need, plan->now_us, victims, max, ret_n, &freed);
+  return freed >= missing && victims_usd(plan, tier, victims, *ret_n) < value_usd;
+}
+
+bool room_is_likely(struct plan *plan, uint64_t bytes, double value_usd) {
   uint64_t limit = plan->config.budget.ram_bytes, used = board_tier_bytes(plan, TIER_RAM);
   if (bytes > limit) return false;
   if (used + bytes <= limit) return true;
-  struct retention_need need = {.tier = TIER_RAM,
-                                .bytes = used + bytes - limit,
-                                .cause = RETENTION_FOR_PREPARATION,
-                                .value_usd_per_byte = value_usd_per_byte};
-  uint64_t victims[VICTIMS_MAX], freed;
+  uint64_t victims[VICTIMS_MAX];
   uint32_t n;
-  retention_choose_victims(plan->retention, &need, plan->now_us, victims, VICTIMS_MAX, &n, &freed);
-  return freed >= need.bytes;
+  return preparation_victims(plan, TIER_RAM, used + bytes - limit, value_usd, value_usd / (double)bytes, victims,
+                             VICTIMS_MAX, &n);
 }
 
 static void displaced_note(struct plan *plan, const uint64_t *victims, size_t n, struct task_record *record) {
@@ -68,16 +88,20 @@ enum status plan_make_room(struct plan *plan, enum tier tier, uint64_t bytes, ui
     return STATUS_OK;
   }
   struct task_record *record = taskbook_find(plan->taskbook, task);
-  /* Orders are not weighed against what they displace. */
-  bool is_speculative = record && !record->task.is_order;
-  struct retention_need need = {.tier = tier,
-                                .bytes = used + bytes - limit,
-                                .cause = is_speculative ? RETENTION_FOR_PREPARATION : RETENTION_FOR_REQUEST,
-                                .value_usd_per_byte = is_speculative ? record->value_usd_per_byte : 0};
-  uint32_t n, victims_max = max > UINT32_MAX ? UINT32_MAX : (uint32_t)max;
-  uint64_t freed;
-  retention_choose_victims(plan->retention, &need, plan->now_us, ret_segments, victims_max, &n, &freed);
-  if (freed < need.bytes) return STATUS_FULL;
+  uint64_t missing = used + bytes - limit;
+  uint32_t n, most = max > UINT32_MAX ? UINT32_MAX : (uint32_t)max;
+  /* Orders are not weighed against what they displace, nor are requests. */
+  if (record && !record->task.is_order && plan->policy == POLICY_FORELAY) {
+    double value_usd = record->value_usd_per_byte * (double)bytes;
+    if (!preparation_victims(plan, tier, missing, value_usd, record->value_usd_per_byte, ret_segments, most, &n)) {
+      return STATUS_FULL;
+    }
+  } else {
+    struct retention_need need = {.tier = tier, .bytes = missing, .cause = RETENTION_FOR_REQUEST};
+    uint64_t freed;
+    retention_choose_victims(plan->retention, &need, plan->now_us, ret_segments, most, &n, &freed);
+    if (freed < missing) return STATUS_FULL;
+  }
   if (tier == TIER_RAM) displaced_note(plan, ret_segments, n, record);
   *ret_n = n;
   return STATUS_OK;
