@@ -1,12 +1,18 @@
 #include "demand/calibrator.h"
 
+#include <stdint.h>
+
 #include "base/number.h"
 
-#define LEARNING_RATE .3
-#define PULL .002 /* towards bias 0 and scale 1, for each label */
+#define LOGIT_MAX 9.
+#define STEP 1.5
+#define OFFSET_MAX 5.
+#define LEARNING_RATE .15
+#define PULL .01 /* towards offset 0, for each label */
 
 void calibrator_init(struct calibrator *calibrator) {
-  *calibrator = (struct calibrator){.scale = 1, .bias_sum2 = 1, .scale_sum2 = 1};
+  *calibrator = (struct calibrator){.offset = {0}};
+  for (uint32_t i = 0; i < CALIBRATOR_KNOTS; i++) calibrator->sum2[i] = 1;
 }
 
 static double logit(double p) {
@@ -14,19 +20,63 @@ static double logit(double p) {
   return number_log(p) - number_log(1 - p);
 }
 
+static double knot(uint32_t i) {
+  return STEP * i - LOGIT_MAX;
+}
+
+/* The knot at or below x and how far x is on the way to the next one. */
+static uint32_t knot_below(double x, double *ret_way) {
+  double at = (x + LOGIT_MAX) / STEP;
+  uint32_t i = (uint32_t)at;
+  if (i > CALIBRATOR_KNOTS - 2) i = CALIBRATOR_KNOTS - 2;
+  *ret_way = at - i;
+  return i;
+}
+
+static double corrected(const struct calibrator *calibrator, double x) {
+  double way;
+  uint32_t i = knot_below(x, &way);
+  return x + (1 - way) * calibrator->offset[i] + way * calibrator->offset[i + 1];
+}
+
 double calibrator_apply(const struct calibrator *calibrator, double p) {
-  if (!(p > 0)) return 0;
-  return number_sigmoid(calibrator->bias + calibrator->scale * logit(p));
+  return p > 0 ? number_sigmoid(corrected(calibrator, logit(p))) : 0;
+}
+
+static void knot_learn(struct calibrator *calibrator, uint32_t i, double error, double share) {
+  double slope = share * (error + PULL * calibrator->offset[i]);
+  calibrator->sum2[i] += slope * slope;
+  double offset = calibrator->offset[i] - LEARNING_RATE * slope / number_sqrt(calibrator->sum2[i]);
+  calibrator->offset[i] = number_clamp(offset, -OFFSET_MAX, OFFSET_MAX, 0);
+}
+
+/* Neighbours give way to the knot that was just learned. */
+static void keep_order(struct calibrator *calibrator, uint32_t learned) {
+  for (uint32_t i = learned; i + 1 < CALIBRATOR_KNOTS; i++) {
+    double least = knot(i) + calibrator->offset[i] - knot(i + 1);
+    if (calibrator->offset[i + 1] < least) calibrator->offset[i + 1] = least;
+  }
+  for (uint32_t i = learned; i > 0; i--) {
+    double most = knot(i) + calibrator->offset[i] - knot(i - 1);
+    if (calibrator->offset[i - 1] > most) calibrator->offset[i - 1] = most;
+  }
 }
 
 void calibrator_learn(struct calibrator *calibrator, double p, bool has_come) {
   if (!(p > 0)) return;
-  double x = logit(p), error = number_sigmoid(calibrator->bias + calibrator->scale * x) - (has_come ? 1 : 0);
-  double bias_slope = error + PULL * calibrator->bias, scale_slope = error * x + PULL * (calibrator->scale - 1);
-  calibrator->bias_sum2 += bias_slope * bias_slope;
-  calibrator->scale_sum2 += scale_slope * scale_slope;
-  calibrator->bias -= LEARNING_RATE * bias_slope / number_sqrt(calibrator->bias_sum2);
-  calibrator->scale -= LEARNING_RATE * scale_slope / number_sqrt(calibrator->scale_sum2);
-  calibrator->bias = number_clamp(calibrator->bias, -4, 4, 0);
-  calibrator->scale = number_clamp(calibrator->scale, .2, 3, 1);
+  double x = logit(p), way, error = number_sigmoid(corrected(calibrator, x)) - (has_come ? 1 : 0);
+  uint32_t i = knot_below(x, &way);
+  knot_learn(calibrator, i, error, 1 - way);
+  knot_learn(calibrator, i + 1, error, way);
+  keep_order(calibrator, i);
+  keep_order(calibrator, i + 1);
+}
+
+bool calibrator_is_valid(const struct calibrator *calibrator) {
+  for (uint32_t i = 0; i < CALIBRATOR_KNOTS; i++) {
+    if (!(calibrator->offset[i] >= -OFFSET_MAX && calibrator->offset[i] <= OFFSET_MAX)) return false;
+    if (!(calibrator->sum2[i] > 0 && calibrator->sum2[i] < 1e18)) return false;
+    if (i && knot(i) + calibrator->offset[i] < knot(i - 1) + calibrator->offset[i - 1] - 1e-9) return false;
+  }
+  return true;
 }

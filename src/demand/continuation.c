@@ -3,6 +3,7 @@
  * were; each such case has a curve of its own that leans on the one of its stop reason. */
 #include <stdlib.h>
 
+#include "base/map.h"
 #include "base/number.h"
 #include "demand/forecaster.h"
 #include "demand/span.h"
@@ -17,7 +18,7 @@ enum { TURN_GROUPS = 4, CURVES = ENDINGS * TURN_GROUPS + ENDINGS };
 #define POOL_STRENGTH 8. /* waits that a stop reason's curve counts for against one of its turn groups */
 
 struct continuation {
-  struct waiting_room *room;     /* waits by session; note is the turn */
+  struct waiting_room *room;     /* two waits a session, from its ask and from its end; note is the turn */
   struct tally matches[ENDINGS]; /* that a next turn asked for the node that was waiting for it */
   uint32_t nodes_max;
 };
@@ -48,6 +49,12 @@ static uint16_t pool_of(uint32_t curve) {
   return (uint16_t)(ENDINGS * TURN_GROUPS + curve / TURN_GROUPS);
 }
 
+/* The wait that began with the session's last ask goes on beside the one that began with its end: that a turn ends says
+ * nothing of whether the next one comes. */
+static uint64_t name_unended(uint64_t session) {
+  return map_key_of(session).hi | 1;
+}
+
 static void continuation_destroy(void *state) {
   struct continuation *it = state;
   if (!it) return;
@@ -63,7 +70,7 @@ static enum status continuation_create(const struct demand_config *config, void 
   struct continuation *it = calloc(1, sizeof *it);
   if (!it) return STATUS_NO_MEMORY;
   it->nodes_max = config->nodes_max;
-  enum status status = waiting_room_create(config->sessions_max, config->nodes_max, CURVES, pools, &it->room);
+  enum status status = waiting_room_create(2 * config->sessions_max, config->nodes_max, CURVES, pools, &it->room);
   if (status != STATUS_OK) {
     free(it);
     return status;
@@ -87,27 +94,34 @@ static bool path_has(const struct forest_path *path, uint32_t node) {
   return false;
 }
 
+/* The session has asked again: for a later turn, or for the same one anew. */
+static void end_wait(struct continuation *it, uint64_t name, uint32_t turn, const struct forest_path *path) {
+  const struct wait *wait = waiting_named(it->room, name);
+  if (!wait) return;
+  if (turn <= wait->note) {
+    waiting_drop(it->room, name);
+    return;
+  }
+  if (wait->node) tally_add(&it->matches[wait->curve / TURN_GROUPS], path_has(path, wait->node));
+  waiting_came(it->room, name);
+}
+
 static void continuation_observe(void *state, const struct forest *forest, const struct ask *ask,
                                  const struct forest_path *path) {
   struct continuation *it = state;
   (void)forest;
   if (!ask->session) return;
-  const struct wait *wait = waiting_named(it->room, ask->session);
-  if (wait && ask->turn > wait->note) {
-    if (wait->node) tally_add(&it->matches[wait->curve / TURN_GROUPS], path_has(path, wait->node));
-    waiting_came(it->room, ask->session);
-  }
-  if (path->end == FOREST_NONE) {
-    waiting_drop(it->room, ask->session);
-    return;
-  }
-  waiting_begin(it->room, ask->session, path->end, curve_of(ENDING_UNENDED, ask->turn), ask->turn, ask->at_us, true);
+  end_wait(it, ask->session, ask->turn, path);
+  end_wait(it, name_unended(ask->session), ask->turn, path);
+  if (path->end == FOREST_NONE) return;
+  waiting_begin(it->room, name_unended(ask->session), path->end, curve_of(ENDING_UNENDED, ask->turn), ask->turn,
+                ask->at_us, true);
 }
 
 static void continuation_outcome(void *state, const struct forest *forest, const struct demand_turn *turn) {
   struct continuation *it = state;
   if (!turn->session) return;
-  const struct wait *wait = waiting_named(it->room, turn->session);
+  const struct wait *wait = waiting_named(it->room, name_unended(turn->session));
   if (wait && wait->note > turn->turn) return; /* the next turn did not wait for the end of this one */
   uint32_t node = turn->next != FOREST_NONE ? turn->next : wait ? wait->node : FOREST_NONE;
   if (!forest_at(forest, node)) return;
@@ -119,11 +133,21 @@ static void continuation_forget(void *state, uint32_t node) {
   waiting_forget(((struct continuation *)state)->room, node);
 }
 
+/* What the node waits for: its own wait, or, where one session alone ever passed, that session's: its next turn passes
+ * here too. */
+static const struct wait *wait_of(const struct continuation *it, const struct forest *forest, uint32_t node) {
+  const struct wait *wait = waiting_at(it->room, node);
+  const struct forest_node *row = forest_at(forest, node);
+  bool is_of_one = row->session_bits && (row->session_bits & (row->session_bits - 1)) == 0;
+  if (wait || !is_of_one) return wait;
+  wait = waiting_named(it->room, row->pass_session);
+  return wait ? wait : waiting_named(it->room, name_unended(row->pass_session));
+}
+
 static bool continuation_forecast(const void *state, const struct forest *forest, uint32_t node, uint64_t now_us,
                                   const double *horizons_s, uint32_t n, struct forecaster_view *ret) {
   const struct continuation *it = state;
-  (void)forest;
-  const struct wait *wait = waiting_at(it->room, node);
+  const struct wait *wait = wait_of(it, forest, node);
   if (!wait) return false;
   waiting_within(waiting_room_see(it->room, wait->curve), waiting_room_see(it->room, pool_of(wait->curve)),
                  POOL_STRENGTH, span_s(wait->since_us, now_us), horizons_s, n, ret->p_within);
@@ -136,8 +160,7 @@ static bool continuation_forecast(const void *state, const struct forest *forest
 /* Half as long again as it has waited: the curve is even over log time. */
 static uint64_t continuation_due(const void *state, const struct forest *forest, uint32_t node, uint64_t now_us) {
   const struct continuation *it = state;
-  (void)forest;
-  const struct wait *wait = waiting_at(it->room, node);
+  const struct wait *wait = wait_of(it, forest, node);
   if (!wait) return UINT64_MAX;
   double step_s = number_clamp(span_s(wait->since_us, now_us) / 2, 5, 86400, 86400);
   return now_us + (uint64_t)(step_s * 1e6);

@@ -21,6 +21,7 @@ void demand_config_init(struct demand_config *config, uint32_t nodes_max) {
 
 static bool is_valid(const struct demand_config *config) {
   if (config->nodes_max == 0 || config->nodes_max == UINT32_MAX || config->sessions_max == 0) return false;
+  if (config->sessions_max > UINT32_MAX / 4) return false;
   if (config->announcements_max == 0 || config->labels_max < 16) return false;
   if (config->n_horizons == 0 || config->n_horizons > DEMAND_HORIZONS_MAX) return false;
   for (uint32_t i = 0; i < config->n_horizons; i++) {
@@ -135,15 +136,23 @@ static void sample(struct demand *demand, const struct forest *forest, uint32_t 
   }
 }
 
-/* One node that was just asked for, and one of any age that is not forgotten. */
-static void sample_some(struct demand *demand, const struct forest *forest, const struct forest_path *path) {
-  sample(demand, forest, path->nodes[rng_below(&demand->rng, path->n_nodes)]);
-  double age_s_max = 6 * demand->config.horizons_s[demand->config.n_horizons - 1];
-  uint32_t node = (uint32_t)rng_below(&demand->rng, forest_ids(forest));
+static void sample_if_young(struct demand *demand, const struct forest *forest, uint32_t node) {
   if (!is_alive(demand, forest, node)) return;
   const struct forest_node *row = forest_at(forest, node);
   uint64_t used_us = row->last_us > row->born_us ? row->last_us : row->born_us;
+  double age_s_max = 6 * demand->config.horizons_s[demand->config.n_horizons - 1];
   if (span_s(used_us, demand->now_us) < age_s_max) sample(demand, forest, node);
+}
+
+/* One node that was asked for a while ago and one of any age, at a moment that has nothing to do with them; seldom one
+ * that was asked for just now. Looking at nodes only when they are asked for would teach that all are busy. */
+static void sample_some(struct demand *demand, const struct forest *forest, const struct forest_path *path) {
+  uint32_t node = path->nodes[rng_below(&demand->rng, path->n_nodes)];
+  uint32_t *recent = &demand->recent[rng_below(&demand->rng, RECENT)];
+  if (rng_below(&demand->rng, 4) == 0) sample(demand, forest, node);
+  sample_if_young(demand, forest, *recent);
+  *recent = node;
+  sample_if_young(demand, forest, (uint32_t)rng_below(&demand->rng, forest_ids(forest)));
 }
 
 void demand_observe(struct demand *demand, const struct forest *forest, const struct ask *ask,

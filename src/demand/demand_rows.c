@@ -9,17 +9,17 @@
 _Static_assert((int)ROW_SIZE == (int)DEMAND_ROW_SIZE, "a row of demand is a row");
 
 static void put_calibrator(struct row *row, const struct calibrator *calibrator) {
-  row_put_double(row, calibrator->bias);
-  row_put_double(row, calibrator->scale);
-  row_put_double(row, calibrator->bias_sum2);
-  row_put_double(row, calibrator->scale_sum2);
+  for (uint32_t i = 0; i < CALIBRATOR_KNOTS; i++) {
+    row_put_double(row, calibrator->offset[i]);
+    row_put_double(row, calibrator->sum2[i]);
+  }
 }
 
 static bool take_calibrator(const char **text, struct calibrator *calibrator) {
-  return row_take_double(text, &calibrator->bias) && calibrator->bias >= -4 && calibrator->bias <= 4 &&
-         row_take_amount(text, 3, &calibrator->scale) && calibrator->scale >= .2 &&
-         row_take_amount(text, 1e18, &calibrator->bias_sum2) && calibrator->bias_sum2 > 0 &&
-         row_take_amount(text, 1e18, &calibrator->scale_sum2) && calibrator->scale_sum2 > 0;
+  for (uint32_t i = 0; i < CALIBRATOR_KNOTS; i++) {
+    if (!row_take_double(text, &calibrator->offset[i]) || !row_take_double(text, &calibrator->sum2[i])) return false;
+  }
+  return calibrator_is_valid(calibrator);
 }
 
 static bool save_learned(const struct demand *demand, bool (*row)(void *ctx, const char *text), void *ctx) {
@@ -37,7 +37,6 @@ static bool save_learned(const struct demand *demand, bool (*row)(void *ctx, con
       row_put_double(&line, mixture->weight[i]);
       put_calibrator(&line, &mixture->own[i]);
     }
-    put_calibrator(&line, &mixture->whole);
     if (!row(ctx, line.text)) return false;
     const struct scorecard *card = &demand->scores[h];
     row_begin(&line, "score");
@@ -110,7 +109,7 @@ static enum status load_mixture(struct demand *demand, const char *text) {
     }
     sum += mixture.weight[i];
   }
-  if (!take_calibrator(&text, &mixture.whole) || !row_is_over(text)) return STATUS_INVALID;
+  if (!row_is_over(text)) return STATUS_INVALID;
   if (!(sum > .99 && sum < 1.01)) return STATUS_INVALID;
   if (is_learned) demand->mixtures[h] = mixture;
   return STATUS_OK;

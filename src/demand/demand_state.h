@@ -11,6 +11,8 @@
 #include "demand/scorecard.h"
 #include "demand/span.h"
 
+enum { RECENT = 64 };
+
 struct demand {
   struct demand_config config;
   uint64_t now_us; /* largest time told so far */
@@ -21,6 +23,7 @@ struct demand {
   struct scorecard scores[DEMAND_HORIZONS_MAX];
   struct heap *due; /* node → microseconds */
   struct rng rng;
+  uint32_t recent[RECENT]; /* nodes asked for lately, some may have died */
   uint64_t next_announcement;
 };
 

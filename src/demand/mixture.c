@@ -12,10 +12,9 @@ void mixture_init(struct mixture *mixture, uint32_t n) {
     mixture->prior[i] = mixture->weight[i] = forecaster_at(i)->prior_weight / sum;
     calibrator_init(&mixture->own[i]);
   }
-  calibrator_init(&mixture->whole);
 }
 
-/* Before the last calibration; false when all are silent. */
+/* false when all are silent. */
 static bool blend(const struct mixture *mixture, const struct voices *voices, double ret_weight[FORECASTERS_MAX],
                   double *ret_p) {
   double sum = 0, p = 0;
@@ -36,7 +35,7 @@ double mixture_apply(const struct mixture *mixture, const struct voices *voices,
   double weight[FORECASTERS_MAX] = {0}, p = 0;
   bool is_said = blend(mixture, voices, weight, &p);
   for (uint32_t i = 0; ret_weight && i < FORECASTERS_MAX; i++) ret_weight[i] = is_said ? weight[i] : 0;
-  return is_said ? calibrator_apply(&mixture->whole, p) : 0;
+  return p;
 }
 
 void mixture_learn(struct mixture *mixture, const struct voices *voices, bool has_come) {
@@ -58,5 +57,4 @@ void mixture_learn(struct mixture *mixture, const struct voices *voices, bool ha
     mixture->weight[i] = awake * ((1 - SHARE) * mixture->weight[i] / sum + SHARE * mixture->prior[i] / prior);
     calibrator_learn(&mixture->own[i], (double)voices->p[i], has_come);
   }
-  calibrator_learn(&mixture->whole, p, has_come);
 }

@@ -1,6 +1,6 @@
 /* Several forecasters' words as one: each is calibrated by itself, then weighed by how well it did where it spoke
- * (specialists under fixed share: Freund et al. 1997, Herbster and Warmuth 1998), then calibrated together. One of
- * these for each learned horizon. Plain data. */
+ * (specialists under fixed share: Freund et al. 1997, Herbster and Warmuth 1998). One of these for each learned
+ * horizon. Plain data. */
 #ifndef FORELAY_DEMAND_MIXTURE_H
 #define FORELAY_DEMAND_MIXTURE_H
 
@@ -20,7 +20,6 @@ struct mixture {
   double prior[FORECASTERS_MAX];  /* sum 1 */
   double weight[FORECASTERS_MAX]; /* > 0, sum 1 */
   struct calibrator own[FORECASTERS_MAX];
-  struct calibrator whole;
 };
 
 /* Weights from forecaster_at(i)->prior_weight, i < n. */

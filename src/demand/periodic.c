@@ -157,6 +157,13 @@ static const struct beat *beat_of(const struct periodic *periodic, uint32_t node
   return node <= periodic->nodes_max ? &periodic->beats[node] : &none;
 }
 
+/* That a burst which may still be going on brings another ask. */
+static double more_of_burst(const struct beat *beat, uint64_t now_us) {
+  double left = (double)beat->burst_asks - beat->asks, silence = span_s(beat->last_us, now_us) / silence_s(beat);
+  if (left <= 0 || silence >= 1) return 0;
+  return number_clamp(left / (left + .5), 0, .95, 0) * (1 - silence);
+}
+
 static bool periodic_forecast(const void *state, const struct forest *forest, uint32_t node, uint64_t now_us,
                               const double *horizons_s, uint32_t n, struct forecaster_view *ret) {
   const struct beat *beat = beat_of(state, node);
@@ -166,14 +173,15 @@ static bool periodic_forecast(const void *state, const struct forest *forest, ui
   double spread_s = 1.25 * (double)beat->deviation_s, least_s = .01 * (double)beat->gap_s;
   if (spread_s < least_s) spread_s = least_s;
   if (spread_s < 1) spread_s = 1;
-  double before = number_normal_cdf(-eta_s / spread_s);
+  double before = number_normal_cdf(-eta_s / spread_s), more = more_of_burst(beat, now_us);
   for (uint32_t i = 0; i < n; i++) {
     double come = p * (number_normal_cdf((horizons_s[i] - eta_s) / spread_s) - before);
-    ret->p_within[i] = number_clamp(come / (1 - p * before + 1e-9), 0, 1, 0);
+    come = number_clamp(come / (1 - p * before + 1e-9), 0, 1, 0);
+    ret->p_within[i] = 1 - (1 - come) * (1 - more);
+    if (i + 1 < n) continue;
+    double rounds = number_clamp((horizons_s[i] - eta_s) / (double)beat->gap_s, 0, 1e6, 0);
+    ret->asks = come * (double)beat->burst_asks * (1 + p * rounds) + more * (double)beat->burst_asks;
   }
-  double last = ret->p_within[n - 1];
-  double more = (horizons_s[n - 1] - eta_s) / (double)beat->gap_s;
-  ret->asks = last * (double)beat->burst_asks * (1 + p * number_clamp(more, 0, 1e6, 0));
   return true;
 }
 

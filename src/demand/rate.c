@@ -1,53 +1,31 @@
 /* Asks of many passers-by: shared heads, documents and whole prompts that come back at a rate. Gamma-Poisson with
  * discounted counts: the last half hour says how often, leaning on the parent's rate times the share of its asks that
- * go where somebody went before; the last five minutes lean on the half hour. A document that was opened and not yet
- * asked about has no rate: it is waited for (waiting.h). */
+ * go where somebody went before; the last five minutes lean on the half hour. */
 #include <stdlib.h>
 
 #include "base/number.h"
 #include "demand/forecaster.h"
 #include "demand/span.h"
-#include "demand/waiting.h"
 #include "prefix/row.h"
 
 enum { FADE_SHORT = 1, FADE_LONG = 2 };
 
-#define PRIOR_S 900.       /* seconds of watching that the parent's word is worth */
+#define PRIOR_S 900.       /* seconds of watching that the parent's word is worth, */
+#define PRIOR_ASKS_MAX .5  /* but never more asks than this */
 #define SHORT_PRIOR_S 300. /* that the half hour is worth to the five minutes */
 #define SHORT_HORIZON_S 300.
 
 struct rate {
-  struct waiting_room *documents; /* waits by node; one curve */
-  uint32_t nodes_max;
   double asks, roots; /* discounted like a node's counter: all asks, and those that began a tree of their own */
   uint64_t first_us, last_us;
 };
 
-static void rate_destroy(void *state) {
-  struct rate *rate = state;
-  if (!rate) return;
-  waiting_room_destroy(&rate->documents);
-  free(rate);
-}
-
 static enum status rate_create(const struct demand_config *config, void **ret_state) {
-  static const uint16_t pools[1] = {1};
+  (void)config;
   struct rate *rate = calloc(1, sizeof *rate);
   if (!rate) return STATUS_NO_MEMORY;
-  rate->nodes_max = config->nodes_max;
-  enum status status = waiting_room_create(config->sessions_max, config->nodes_max, 1, pools, &rate->documents);
-  if (status != STATUS_OK) {
-    free(rate);
-    return status;
-  }
-  /* Six of ten opened documents are asked about, half of those within two minutes: a guess until learned. */
-  waiting_curve_init(waiting_room_curve(rate->documents, 0), .6, 120, 1.6, 4);
   *ret_state = rate;
   return STATUS_OK;
-}
-
-static void rate_update(void *state, uint64_t now_us) {
-  waiting_advance(((struct rate *)state)->documents, now_us);
 }
 
 static void rate_observe(void *state, const struct forest *forest, const struct ask *ask,
@@ -59,18 +37,6 @@ static void rate_observe(void *state, const struct forest *forest, const struct 
   rate->roots = rate->roots * fade + (path->blocks_known == 0);
   if (!rate->first_us) rate->first_us = ask->at_us;
   if (ask->at_us > rate->last_us) rate->last_us = ask->at_us;
-  for (uint32_t i = 0; i < path->n_nodes; i++) {
-    if (waiting_at(rate->documents, path->nodes[i])) waiting_came(rate->documents, path->nodes[i]);
-  }
-}
-
-static void rate_document(void *state, const struct forest *forest, uint32_t node, uint64_t now_us) {
-  struct rate *rate = state;
-  if (forest_at(forest, node)->asks == 0) waiting_begin(rate->documents, node, node, 0, 0, now_us, true);
-}
-
-static void rate_forget(void *state, uint32_t node) {
-  waiting_drop(((struct rate *)state)->documents, node);
 }
 
 /* How long a counter with this time constant has watched, as discounted as the counter. */
@@ -84,13 +50,18 @@ struct gamma {
 };
 
 /* The ask that made the node is why it exists and says nothing about how often it comes. */
-static struct gamma posterior(const struct forest_node *node, uint32_t which, uint64_t now_us, double prior_per_s,
-                              double prior_s) {
+static struct gamma posterior(const struct forest_node *node, uint32_t which, uint64_t now_us, struct gamma prior) {
   double fade_s = forest_fade_s[which];
   double first = number_exp(-span_s(node->first_us, now_us) / fade_s);
   double count = forest_fade(node, which, now_us) - first;
-  return (struct gamma){(count > 0 ? count : 0) + prior_per_s * prior_s,
-                        watched_s(fade_s, node->first_us, now_us) + prior_s};
+  return (struct gamma){prior.shape + (count > 0 ? count : 0),
+                        prior.seconds + watched_s(fade_s, node->first_us, now_us)};
+}
+
+static struct gamma prior_of(double per_s, double seconds, double asks_max) {
+  double asks = per_s * seconds;
+  if (asks > asks_max) return (struct gamma){asks_max, asks_max / per_s};
+  return (struct gamma){asks, seconds};
 }
 
 /* What the parent's traffic alone says about one of its children. */
@@ -107,7 +78,7 @@ static double prior_per_s(const struct rate *rate, const struct forest *forest, 
     double fade = number_exp(-span_s(rate->last_us, now_us) / forest_fade_s[FADE_LONG]);
     asks = rate->asks * fade;
     fresh = rate->asks > 0 ? rate->roots / rate->asks : 1;
-    known = rate->roots;
+    known = forest_roots(forest);
     watched = watched_s(forest_fade_s[FADE_LONG], rate->first_us, now_us);
   }
   double again = number_clamp(1 - fresh, .02, 1, .02);
@@ -126,16 +97,11 @@ static bool rate_forecast(const void *state, const struct forest *forest, uint32
                           const double *horizons_s, uint32_t n, struct forecaster_view *ret) {
   const struct rate *rate = state;
   const struct forest_node *row = forest_at(forest, node);
-  const struct wait *wait = waiting_at(rate->documents, node);
-  if (row->asks == 0 && wait) {
-    waiting_within(NULL, waiting_room_see(rate->documents, 0), 0, span_s(wait->since_us, now_us), horizons_s, n,
-                   ret->p_within);
-    ret->asks = ret->p_within[n - 1];
-    return true;
-  }
   if (row->asks == 0 || is_a_thread(row)) return false;
-  struct gamma slow = posterior(row, FADE_LONG, now_us, prior_per_s(rate, forest, row, now_us), PRIOR_S);
-  struct gamma fast = posterior(row, FADE_SHORT, now_us, slow.shape / slow.seconds, SHORT_PRIOR_S);
+  struct gamma slow =
+      posterior(row, FADE_LONG, now_us, prior_of(prior_per_s(rate, forest, row, now_us), PRIOR_S, PRIOR_ASKS_MAX));
+  struct gamma fast =
+      posterior(row, FADE_SHORT, now_us, prior_of(slow.shape / slow.seconds, SHORT_PRIOR_S, slow.shape));
   for (uint32_t i = 0; i < n; i++) {
     ret->p_within[i] = within(horizons_s[i] <= SHORT_HORIZON_S ? fast : slow, horizons_s[i]);
   }
@@ -152,8 +118,7 @@ static uint64_t rate_due(const void *state, const struct forest *forest, uint32_
 }
 
 static size_t rate_bytes(const void *state) {
-  const struct rate *rate = state;
-  return sizeof *rate + waiting_room_bytes(rate->documents);
+  return sizeof *(const struct rate *)state;
 }
 
 static bool rate_save(const void *state, const struct forest *forest, bool (*row)(void *ctx, const char *text),
@@ -166,33 +131,23 @@ static bool rate_save(const void *state, const struct forest *forest, bool (*row
   row_put_double(&line, rate->roots);
   row_put(&line, rate->first_us);
   row_put(&line, rate->last_us);
-  if (!row(ctx, line.text)) return false;
-  row_begin(&line, "documents");
-  waiting_curve_put(&line, waiting_room_see(rate->documents, 0));
   return row(ctx, line.text);
 }
 
 static enum status rate_load(void *state, const struct forest *forest, const char *text) {
   struct rate *rate = state;
   (void)forest;
-  if (row_take_word(&text, "traffic")) {
-    double asks, roots;
-    uint64_t first_us, last_us;
-    if (!row_take_amount(&text, 1e12, &asks) || !row_take_amount(&text, 1e12, &roots) ||
-        !row_take(&text, UINT64_MAX / 4, &first_us) || !row_take(&text, UINT64_MAX / 4, &last_us) ||
-        !row_is_over(text)) {
-      return STATUS_INVALID;
-    }
-    rate->asks = asks;
-    rate->roots = roots;
-    rate->first_us = first_us;
-    rate->last_us = last_us;
-    return STATUS_OK;
+  double asks, roots;
+  uint64_t first_us, last_us;
+  if (!row_take_word(&text, "traffic") || !row_take_amount(&text, 1e12, &asks) ||
+      !row_take_amount(&text, 1e12, &roots) || !row_take(&text, UINT64_MAX / 4, &first_us) ||
+      !row_take(&text, UINT64_MAX / 4, &last_us) || !row_is_over(text)) {
+    return STATUS_INVALID;
   }
-  if (!row_take_word(&text, "documents")) return STATUS_INVALID;
-  struct waiting_curve curve;
-  if (!waiting_curve_take(&text, &curve) || !row_is_over(text)) return STATUS_INVALID;
-  *waiting_room_curve(rate->documents, 0) = curve;
+  rate->asks = asks;
+  rate->roots = roots;
+  rate->first_us = first_us;
+  rate->last_us = last_us;
   return STATUS_OK;
 }
 
@@ -200,11 +155,8 @@ const struct forecaster_ops forecaster_rate = {
     .name = "rate",
     .prior_weight = 1,
     .create = rate_create,
-    .destroy = rate_destroy,
+    .destroy = free,
     .observe = rate_observe,
-    .document = rate_document,
-    .forget = rate_forget,
-    .update = rate_update,
     .forecast = rate_forecast,
     .due = rate_due,
     .bytes = rate_bytes,

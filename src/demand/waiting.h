@@ -58,7 +58,7 @@ const struct waiting_curve *waiting_room_see(const struct waiting_room *room, ui
 /* Lets time pass. Call before any of the below with the same time. */
 void waiting_advance(struct waiting_room *room, uint64_t now_us);
 /* An open wait of the same name ends untaught from here; the oldest makes room where waits_max are open. Without memory
- * nothing is waited for. node ≤ nodes_max. */
+ * nothing is waited for, nor for a node > nodes_max. */
 void waiting_begin(struct waiting_room *room, uint64_t name, uint32_t node, uint16_t curve, uint32_t note,
                    uint64_t since_us, bool teaches);
 /* NULL when nobody of this name is waited for. Borrowed until the next call that changes the room. */

@@ -17,7 +17,10 @@ void node_pass(struct forest_node *node, const struct ask *ask, uint64_t at_us) 
   if (!node->asks) node->first_us = at_us;
   node->last_us = at_us;
   count_up(&node->asks);
-  if (ask->session) node->session_bits |= (uint64_t)1 << (map_key_of(ask->session).lo & 63);
+  if (ask->session) {
+    node->session_bits |= (uint64_t)1 << (map_key_of(ask->session).lo & 63);
+    node->pass_session = ask->session;
+  }
   node->pass_material = ask->material;
   node->may_prepare = ask->may_prepare;
 }

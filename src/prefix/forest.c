@@ -141,6 +141,7 @@ static void link_last(struct forest *forest, uint32_t parent, uint32_t id) {
   node->next_sibling = FOREST_NONE;
   *(*last == FOREST_NONE ? first : &forest->twigs[*last].node.next_sibling) = id;
   *last = id;
+  forest->n_roots += parent == FOREST_NONE;
   if (parent == FOREST_NONE) return;
   forest->twigs[parent].node.n_children++;
   forest->twigs[parent].node.branches += forest->twigs[parent].node.branches < UINT32_MAX;
@@ -155,6 +156,7 @@ static void unlink_from_parent(struct forest *forest, uint32_t id) {
   uint32_t before = node->previous_sibling, after = node->next_sibling;
   *(before == FOREST_NONE ? first : &forest->twigs[before].node.next_sibling) = after;
   *(after == FOREST_NONE ? last : &forest->twigs[after].node.previous_sibling) = before;
+  forest->n_roots -= parent == FOREST_NONE;
   if (parent == FOREST_NONE) return;
   forest->twigs[parent].node.n_children--;
   leaf_sync(forest, parent);
@@ -610,6 +612,10 @@ uint32_t forest_tokens(const struct forest *forest, uint32_t node) {
 
 uint32_t forest_count(const struct forest *forest) {
   return forest->count;
+}
+
+uint32_t forest_roots(const struct forest *forest) {
+  return forest->n_roots;
 }
 
 uint32_t forest_ids(const struct forest *forest) {

@@ -60,6 +60,7 @@ struct forest_node {
   uint32_t branches;          /* children it ever got */
   float fades[FOREST_FADES];  /* discounted asks as of last_us: read with forest_fade */
   float gap_s;                /* between asks, .7 old + .3 new; 0 before the second ask */
+  uint64_t pass_session;      /* of the last ask that passed and had one, 0: none */
   uint64_t session_bits;      /* linear counting sketch: read with forest_sessions */
   uint64_t end_session;       /* of the last ask that ended here, 0: none */
   uint32_t end_turn;
@@ -143,6 +144,7 @@ void forest_unpin(struct forest *forest, uint32_t node);
 uint32_t forest_prune(struct forest *forest, uint32_t n, uint64_t now_us);
 
 uint32_t forest_count(const struct forest *forest);     /* nodes alive */
+uint32_t forest_roots(const struct forest *forest);     /* of them, without parent */
 uint32_t forest_ids(const struct forest *forest);       /* largest id given so far, +1: size for side arrays */
 uint32_t forest_nodes_max(const struct forest *forest); /* after bytes_max */
 uint64_t forest_blocks(const struct forest *forest);

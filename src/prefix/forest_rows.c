@@ -20,6 +20,7 @@ static void put_numbers(struct row *row, const struct forest_node *node) {
   row_put(row, node->branches);
   for (uint32_t i = 0; i < FOREST_FADES; i++) row_put_double(row, (double)node->fades[i]);
   row_put_double(row, (double)node->gap_s);
+  row_put(row, node->pass_session);
   row_put(row, node->session_bits);
   row_put(row, node->end_session);
   row_put(row, node->end_turn);
@@ -47,12 +48,12 @@ static bool take_numbers(const char **text, struct forest_node *node) {
                  row_take_u32(text, &node->asks) && row_take_u32(text, &node->ends) &&
                  row_take_u32(text, &node->branches);
   for (uint32_t i = 0; i < FOREST_FADES && is_good; i++) is_good = take_float(text, &node->fades[i]);
-  is_good = is_good && take_float(text, &node->gap_s) && row_take(text, UINT64_MAX, &node->session_bits) &&
-            row_take(text, UINT64_MAX, &node->end_session) && row_take_u32(text, &node->end_turn) &&
-            row_take_u32(text, &node->end_tokens) && row_take(text, UINT64_MAX, &node->end_material) &&
-            row_take(text, UINT64_MAX, &node->pass_material) && row_take_u32(text, &node->repeats) &&
-            row_take_u32(text, &node->continuations) && row_take_u32(text, &node->heads) &&
-            row_take_u32(text, &node->documents) && row_take(text, 1, &may_prepare);
+  is_good = is_good && take_float(text, &node->gap_s) && row_take(text, UINT64_MAX, &node->pass_session) &&
+            row_take(text, UINT64_MAX, &node->session_bits) && row_take(text, UINT64_MAX, &node->end_session) &&
+            row_take_u32(text, &node->end_turn) && row_take_u32(text, &node->end_tokens) &&
+            row_take(text, UINT64_MAX, &node->end_material) && row_take(text, UINT64_MAX, &node->pass_material) &&
+            row_take_u32(text, &node->repeats) && row_take_u32(text, &node->continuations) &&
+            row_take_u32(text, &node->heads) && row_take_u32(text, &node->documents) && row_take(text, 1, &may_prepare);
   if (is_good) node->may_prepare = may_prepare != 0;
   return is_good && node->last_us >= node->first_us;
 }

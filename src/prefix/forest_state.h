@@ -23,7 +23,7 @@ struct forest {
   uint32_t count;
   uint64_t blocks;
   struct map *index; /* every block key → id << 32 | depth of the block; no key occurs twice */
-  uint32_t first_root, last_root;
+  uint32_t first_root, last_root, n_roots;
   uint32_t *leaves; /* [leaves_size] */
   uint32_t n_leaves, leaves_size;
   uint32_t *path; /* [path_size], of the last insertion */
