@@ -280,6 +280,7 @@ void plan_segment(struct plan *plan, const struct segment_event *event) {
   if (!event->is_present) {
     (void)!retention_gone(plan->retention, event->segment, event->tier);
     if (!segment && was_known) heap_remove(plan->revalues, place);
+    if (segment) valuation_of_segment(plan, segment); /* a copy less makes the others worth more */
     return;
   }
   if (room_stored(plan, event, workload_class_of(plan, segment)) != STATUS_OK) return;

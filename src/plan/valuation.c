@@ -76,19 +76,28 @@ uint32_t valuation_node_of(const struct plan *plan, uint32_t hint, block_key key
   return block_key_equal(forest_block_key(plan->forest, hint, depth - node->depth_blocks), key) ? hint : FOREST_NONE;
 }
 
-/* Seconds that keeping one block in RAM saves when it is asked for, per byte, in USD. */
-static double block_usd_per_byte(const struct plan *plan, uint32_t depth) {
+/* What one block saves when it is asked for, in USD a byte: against computing it, or against reading the copy on SSD
+ * where there is one. */
+static double block_usd_per_byte(const struct plan *plan, uint32_t depth, enum tier tier, bool has_slower_copy) {
   uint32_t size = plan->config.block_tokens;
   uint64_t bytes = (uint64_t)size * plan->config.bytes_per_token;
-  double saved_s = cost_prefill_segment_seconds(plan->cost, size, depth * size) -
-                   cost_restore_bytes_seconds(plan->cost, TIER_RAM, bytes);
+  double without_s = cost_prefill_segment_seconds(plan->cost, size, depth * size);
+  if (has_slower_copy) {
+    double slower_s = cost_restore_bytes_seconds(plan->cost, TIER_SSD, bytes);
+    if (slower_s < without_s) without_s = slower_s;
+  }
+  double saved_s = without_s - cost_restore_bytes_seconds(plan->cost, tier, bytes);
   return saved_s > 0 ? board_saved_second_usd(plan) * saved_s / (double)bytes : 0;
 }
 
-double worth_of_block(struct plan *plan, uint32_t *node, block_key key, uint32_t depth) {
+static double probability_of_block(struct plan *plan, uint32_t *node, block_key key, uint32_t depth) {
   *node = valuation_node_of(plan, *node, key, depth);
-  if (*node == FOREST_NONE) return 0;
-  return probability_within(plan, *node, valuation_residence_s(plan)) * block_usd_per_byte(plan, depth);
+  return *node == FOREST_NONE ? 0 : probability_within(plan, *node, valuation_residence_s(plan));
+}
+
+double worth_of_block(struct plan *plan, uint32_t *node, block_key key, uint32_t depth) {
+  double probability = probability_of_block(plan, node, key, depth);
+  return probability > 0 ? probability * block_usd_per_byte(plan, depth, TIER_RAM, false) : 0;
 }
 
 /* A preparation that waits to be asked for was made for a reason that its segments share. */
@@ -123,11 +132,14 @@ void valuation_of_segment(struct plan *plan, struct held_segment *segment) {
   if (segment->n_blocks && segment->to >= plan->config.block_tokens) {
     uint32_t depth = segment->to / plan->config.block_tokens - 1;
     segment->node = segment_find_node(plan, segment);
+    double probability = 0, promised = probability_of_task(plan, segment->task);
     if (segment->node != FOREST_NONE) {
-      value = worth_of_block(plan, &segment->node, segment->keys[segment->n_blocks - 1], depth);
+      probability = probability_of_block(plan, &segment->node, segment->keys[segment->n_blocks - 1], depth);
     }
-    double promised = probability_of_task(plan, segment->task) * block_usd_per_byte(plan, depth);
-    if (promised > value) value = promised;
+    if (promised > probability) probability = promised;
+    enum tier tier = segment->bytes[TIER_RAM] ? TIER_RAM : TIER_SSD;
+    bool has_slower_copy = tier == TIER_RAM && segment->bytes[TIER_SSD];
+    value = probability * block_usd_per_byte(plan, depth, tier, has_slower_copy);
   }
   segment->value_usd_per_byte = value;
   (void)!retention_set_value(plan->retention, segment->id, value);
