@@ -502,6 +502,7 @@ static enum status open_gateway(struct composition *composition, struct error *e
                                     .chat = composition->chat,
                                     .reuse = composition->reuse,
                                     .tenants = composition->tenants,
+                                    .salts = (const uint8_t(*)[32])composition->salts,
                                     .backend = admin_backend(composition)};
   return gateway_create(&config, &deps, &composition->gateway, error);
 }

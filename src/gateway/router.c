@@ -38,7 +38,7 @@ static const struct route routes[] = {
     {METHOD_POST, "/forelay/v1/pin", ROUTE_WISH, RIGHT_TENANT, false, WISH_PIN},
 };
 
-enum { ROUTES_COUNT = sizeof routes / sizeof routes[0] };
+_Static_assert(sizeof routes / sizeof routes[0] == ROUTES_COUNT, "the table and its count in router.h agree");
 
 static const struct {
   enum route_method method;
@@ -105,6 +105,17 @@ void route_methods_print(unsigned methods, bool is_cors, char *into, unsigned si
   if (is_cors) snprintf(into + used, size - used, "%sOPTIONS", used > 0 ? ", " : "");
 }
 
-const char *route_label(const struct route *route) {
-  return route == NULL ? "other" : route->path;
+unsigned route_number(const struct route *route) {
+  return route == NULL ? ROUTES_COUNT : (unsigned)(route - routes);
+}
+
+const char *route_label(unsigned number) {
+  return number < ROUTES_COUNT ? routes[number].path : "other";
+}
+
+const char *route_method_label(unsigned number) {
+  for (size_t i = 0; number < ROUTES_COUNT && i < sizeof methods_named / sizeof methods_named[0]; i++) {
+    if (methods_named[i].method == routes[number].method) return methods_named[i].name;
+  }
+  return "";
 }

@@ -55,7 +55,12 @@ enum route_method route_method_of_name(const char *name);
 void route_find(enum route_method method, const char *path, struct route_match *ret_match);
 /* "GET, POST": value of an Allow header; writes at most `size` bytes. OPTIONS is named where is_cors. */
 void route_methods_print(unsigned methods, bool is_cors, char *into, unsigned size);
-/* A short fixed name for metrics: the path of the table, or "other". */
-const char *route_label(const struct route *route);
+/* Routes have numbers 0 … ROUTES_COUNT − 1, `other` (NULL) has ROUTES_COUNT; a label is a path of the table, or
+ * "other". */
+enum { ROUTES_COUNT = 28 };
+unsigned route_number(const struct route *route);
+const char *route_label(unsigned number);
+/* "GET", …; "" for `other`. */
+const char *route_method_label(unsigned number);
 
 #endif
