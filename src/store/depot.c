@@ -1,41 +1,18 @@
 #include "store/depot.h"
 
+#include <assert.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/map.h"
-#include "os/clock.h"
-#include "os/thread.h"
+#include "store/depot_state.h"
 #include "store/envelope.h"
 #include "store/tier.h"
+#include "store/traffic.h"
 
-enum { DISK_THREADS = 2, DISK_QUEUE_MAX = 1024, INDEX_BYTES_MAX = 256 << 20, SUBTREE_MAX = 4096 };
-
-/* Work of a disk thread on one segment; lives on the heap until its completion has run on the loop. */
-struct disk_job {
-  struct disk_job *next, **link; /* in depot->jobs */
-  struct depot *depot;           /* NULL once the depot is closed */
-  struct tier_store *store;      /* the SSD tier; stays until the threads are joined */
-  struct envelope envelope;
-  uint64_t segment;
-  bool is_write;
-  struct tier_ticket *ticket; /* write: of the SSD; read: of RAM */
-  struct tier_store *ticket_store;
-  const void *source;  /* write: pinned RAM view */
-  void *target;        /* read: RAM memory */
-  struct fetch *fetch; /* read */
-  enum status status;
-};
-
-/* One depot_fetch. */
-struct fetch {
-  uint32_t open; /* reads not completed */
-  uint64_t bytes, begun_us;
-  void (*done)(void *ctx, uint64_t bytes, uint64_t us);
-  void *ctx;
-};
+enum { INDEX_BYTES_MAX = 256 << 20 };
 
 struct depot_ticket {
   struct tier_ticket *ram;
@@ -46,21 +23,9 @@ struct depot_ticket {
   int32_t tokens[SEGMENT_TOKENS];
 };
 
-struct depot {
-  struct depot_config config;
-  uint8_t (*salts)[32];
-  struct index *index;
-  struct tier_store *ram, *ssd; /* ssd NULL: no such tier */
-  struct worker *disk;
-  struct disk_job *jobs;
-  struct map
-      *writing; /* segments on their way to the disk; while the folder is scanned: key → id of what was adopted */
-  uint64_t adopted, removed, rejected;
-};
-
 /* ── small steps ── */
 
-static uint64_t payload_bytes(const struct depot *depot, uint32_t from, uint32_t to) {
+uint64_t depot_payload_bytes(const struct depot *depot, uint32_t from, uint32_t to) {
   return (uint64_t)(to - from) * depot->config.bytes_per_token;
 }
 
@@ -80,66 +45,141 @@ static void tell(struct depot *depot, const struct index_entry *entry, enum tier
   depot->config.event(depot->config.event_ctx, &event);
 }
 
-static void set_present(struct depot *depot, uint64_t segment, enum tier tier, uint64_t bytes) {
+void depot_set_present(struct depot *depot, uint64_t segment, enum tier tier, uint64_t bytes) {
   struct index_entry entry;
   index_set_tier(depot->index, segment, tier, bytes);
   if (index_get(depot->index, segment, &entry) == STATUS_OK) tell(depot, &entry, tier, true);
 }
 
-static void set_absent(struct depot *depot, uint64_t segment, enum tier tier) {
+/* Forgets a segment that is nowhere and that nothing needs, and then those before it that only it kept. */
+static void prune(struct depot *depot, uint64_t segment) {
+  struct index_entry entry;
+  while (segment != 0 && index_get(depot->index, segment, &entry) == STATUS_OK && index_remove(depot->index, segment))
+    segment = entry.parent;
+}
+
+void depot_set_absent(struct depot *depot, uint64_t segment, enum tier tier) {
   struct index_entry entry;
   if (index_get(depot->index, segment, &entry) != STATUS_OK || entry.bytes[tier] == 0) return;
   index_set_tier(depot->index, segment, tier, 0);
   tell(depot, &entry, tier, false);
-  (void)index_remove(depot->index, segment);
+  prune(depot, segment);
 }
 
-static void envelope_of(const struct depot *depot, const struct index_entry *entry, struct envelope *ret_envelope) {
+bool depot_is_somewhere(const struct depot *depot, uint64_t segment) {
+  struct index_entry entry;
+  return index_get(depot->index, segment, &entry) == STATUS_OK &&
+         (entry.bytes[TIER_RAM] > 0 || entry.bytes[TIER_SSD] > 0);
+}
+
+bool depot_is_on_disk(const struct depot *depot, uint64_t segment) {
+  struct index_entry entry;
+  return index_get(depot->index, segment, &entry) == STATUS_OK && entry.bytes[TIER_SSD] > 0;
+}
+
+/* The segment and all behind it, children before parents, to be freed by the caller; NULL: out of memory. */
+uint64_t *depot_list_subtree(const struct depot *depot, uint64_t segment, size_t *ret_n) {
+  size_t max = index_count(depot->index);
+  uint64_t *list = malloc((max > 0 ? max : 1) * sizeof *list);
+  *ret_n = list != NULL ? index_subtree(depot->index, segment, list, max) : 0;
+  return list;
+}
+
+/* What lies behind a segment that is nowhere cannot be reached any more: it goes too, unless it is pinned. */
+void depot_drop_unreachable(struct depot *depot, uint64_t segment) {
+  size_t n;
+  if (segment == 0 || depot_is_somewhere(depot, segment)) return;
+  uint64_t *list = depot_list_subtree(depot, segment, &n);
+  for (size_t i = 0; i < n; i++) {
+    for (int tier = TIER_RAM; tier <= TIER_SSD; tier++) (void)!depot_evict(depot, list[i], (enum tier)tier);
+    prune(depot, list[i]); /* what was nowhere already */
+  }
+  free(list);
+}
+
+void depot_unpin(struct depot *depot, uint64_t segment) {
+  if (segment == 0) return;
+  index_unpin(depot->index, segment);
+  depot_drop_unreachable(depot, segment);
+}
+
+void depot_envelope(const struct depot *depot, const struct index_entry *entry, struct envelope *ret_envelope) {
   *ret_envelope = (struct envelope){.fingerprint = depot->config.fingerprint,
                                     .key = entry->key,
                                     .parent_key = entry->parent_key,
                                     .from = entry->from,
                                     .to = entry->to,
                                     .exact_tokens = entry->exact_tokens,
-                                    .payload_bytes = payload_bytes(depot, entry->from, entry->to)};
+                                    .payload_bytes = depot_payload_bytes(depot, entry->from, entry->to)};
   memcpy(ret_envelope->salt, depot->salts[entry->tenant], sizeof ret_envelope->salt);
   memcpy(ret_envelope->tokens, entry->tokens, (entry->to - entry->from) * sizeof *entry->tokens);
 }
 
 /* ── opening ── */
 
-/* Takes over a file whose chain is complete; files come parents first. */
-static bool adopt(void *ctx, const struct envelope *envelope) {
-  struct depot *depot = ctx;
-  uint32_t tenant = 0;
+/* While the folder is scanned. */
+struct adoption {
+  struct depot *depot;
+  struct map *ids; /* key → id of what was adopted */
+};
+
+static enum status adopt_chain(struct adoption *adoption, const struct envelope *envelope, uint32_t tenant) {
+  struct depot *depot = adoption->depot;
   uint64_t parent = 0, id;
-  if (memcmp(envelope->fingerprint.compat, depot->config.fingerprint.compat, 32) != 0 ||
-      envelope->payload_bytes != payload_bytes(depot, envelope->from, envelope->to))
-    return false;
-  while (tenant < depot->config.n_tenants && memcmp(depot->salts[tenant], envelope->salt, 32) != 0) tenant++;
-  if (tenant == depot->config.n_tenants) return false;
-  if (envelope->from > 0 && !map_get(depot->writing, envelope->parent_key, &parent)) return false;
+  struct index_entry entry;
+  if (envelope->from > 0 && !map_get(adoption->ids, envelope->parent_key, &parent)) return STATUS_NOT_FOUND;
   uint32_t exact =
       fingerprint_is_exact(&envelope->fingerprint, &depot->config.fingerprint) ? envelope->exact_tokens : 0;
-  if (index_add(depot->index, tenant, parent, envelope->tokens, envelope->from, envelope->to, exact, envelope->key,
-                envelope->parent_key, 0, &id) != STATUS_OK ||
-      map_set(depot->writing, envelope->key, id) != STATUS_OK)
+  enum status status = index_add(depot->index, tenant, parent, envelope->tokens, envelope->from, envelope->to, exact,
+                                 envelope->key, envelope->parent_key, 0, &id);
+  if (status == STATUS_OK) status = index_get(depot->index, id, &entry);
+  if (status != STATUS_OK) return status;
+  if (!block_key_equal(entry.key, envelope->key)) return STATUS_INVALID; /* the same tokens under another name */
+  status = map_set(adoption->ids, envelope->key, id);
+  if (status == STATUS_OK)
+    index_set_tier(depot->index, id, TIER_SSD, ENVELOPE_SIZE + envelope_padded(envelope->payload_bytes));
+  else
+    (void)index_remove(depot->index, id);
+  return status;
+}
+
+/* Takes over a file whose chain is complete; files come parents first. */
+static bool adopt(void *ctx, const struct envelope *envelope) {
+  struct adoption *adoption = ctx;
+  struct depot *depot = adoption->depot;
+  uint32_t tenant = 0;
+  while (tenant < depot->config.n_tenants && memcmp(depot->salts[tenant], envelope->salt, 32) != 0) tenant++;
+  if (!fingerprint_is_compatible(&envelope->fingerprint, &depot->config.fingerprint) ||
+      envelope->payload_bytes != depot_payload_bytes(depot, envelope->from, envelope->to) ||
+      tenant == depot->config.n_tenants) {
+    depot->counts.removed_incompatible++;
     return false;
-  index_set_tier(depot->index, id, TIER_SSD, ENVELOPE_SIZE + envelope_padded(envelope->payload_bytes));
-  depot->adopted++;
-  return true;
+  }
+  bool is_adopted = adopt_chain(adoption, envelope, tenant) == STATUS_OK;
+  if (is_adopted)
+    depot->counts.adopted++;
+  else
+    depot->counts.removed_orphans++;
+  return is_adopted;
 }
 
 static enum status open_ssd(struct depot *depot) {
   char folder[PATH_MAX];
+  struct adoption adoption = {.depot = depot};
+  struct ssd_removed removed = {0};
   if (depot->config.folder == NULL || depot->config.ssd_bytes == 0) return STATUS_OK;
   if (snprintf(folder, sizeof folder, "%s/states", depot->config.folder) >= (int)sizeof folder) return STATUS_TOO_LONG;
   const struct ssd_config config = {.folder = folder,
                                     .limit_bytes = depot->config.ssd_bytes,
                                     .writes_bytes_per_day = depot->config.ssd_writes_bytes_per_day};
-  enum status status = ssd_open(&config, adopt, depot, &depot->removed, &depot->ssd);
-  map_destroy(&depot->writing);
-  return status == STATUS_OK ? map_create(0, &depot->writing) : status;
+  enum status status = map_create(0, &adoption.ids);
+  if (status == STATUS_OK) status = ssd_open(&config, adopt, &adoption, &removed, &depot->ssd);
+  map_destroy(&adoption.ids);
+  depot->counts.removed = removed.temporary + removed.broken + removed.over_cap + removed.unwanted;
+  depot->counts.removed_temporary = removed.temporary;
+  depot->counts.removed_broken = removed.broken;
+  depot->counts.removed_over_cap = removed.over_cap;
+  return status;
 }
 
 static void tell_adopted(void *ctx, const struct index_entry *entry) {
@@ -155,11 +195,9 @@ enum status depot_open(const struct depot_config *config, struct depot **ret_dep
   if (status == STATUS_OK) memcpy(depot->salts, config->salts, config->n_tenants * sizeof *depot->salts);
   if (status == STATUS_OK)
     status = index_create(config->index_bytes_max > 0 ? config->index_bytes_max : INDEX_BYTES_MAX, &depot->index);
-  if (status == STATUS_OK) status = map_create(0, &depot->writing);
   if (status == STATUS_OK) status = ram_open(config->ram_bytes, &depot->ram);
   if (status == STATUS_OK) status = open_ssd(depot);
-  if (status == STATUS_OK)
-    status = worker_create("disk", DISK_THREADS, DISK_QUEUE_MAX, config->post, config->post_ctx, &depot->disk);
+  if (status == STATUS_OK) status = traffic_open(depot);
   if (status != STATUS_OK) {
     depot_close(&depot);
     return error_set(error, status, "the store could not be opened: %s", status_name(status));
@@ -172,16 +210,10 @@ enum status depot_open(const struct depot_config *config, struct depot **ret_dep
 void depot_close(struct depot **reference) {
   struct depot *depot = *reference;
   if (depot == NULL) return;
-  worker_destroy(&depot->disk);
-  /* Completions that wait on the loop find their depot gone; what they hold goes with the tiers. */
-  for (struct disk_job *job = depot->jobs; job != NULL; job = job->next) {
-    if (job->ticket != NULL) job->ticket_store->ops->abort(job->ticket_store, job->ticket);
-    job->depot = NULL;
-  }
+  traffic_close(depot);
   if (depot->ssd != NULL) depot->ssd->ops->close(depot->ssd);
   if (depot->ram != NULL) depot->ram->ops->close(depot->ram);
   index_destroy(&depot->index);
-  map_destroy(&depot->writing);
   free(depot->salts);
   free(depot);
   *reference = NULL;
@@ -205,7 +237,12 @@ const void *depot_view(struct depot *depot, uint64_t segment) {
 }
 
 void depot_release(struct depot *depot, const struct index_match *match) {
-  for (uint32_t i = 0; i < match->n; i++) index_unpin(depot->index, match->uses[i].segment);
+  uint64_t lost = 0; /* the first that is nowhere any more */
+  for (uint32_t i = match->n; i > 0; i--) {
+    index_unpin(depot->index, match->uses[i - 1].segment);
+    if (!depot_is_somewhere(depot, match->uses[i - 1].segment)) lost = match->uses[i - 1].segment;
+  }
+  depot_drop_unreachable(depot, lost);
 }
 
 uint64_t depot_segment_bytes(const struct depot *depot, uint32_t tokens) {
@@ -238,11 +275,12 @@ uint32_t depot_missing(const struct depot *depot, uint32_t tenant, const int32_t
 enum status depot_reserve(struct depot *depot, uint32_t tenant, const int32_t *tokens, uint32_t from, uint32_t to,
                           uint32_t exact_tokens, block_key key, block_key parent_key, uint64_t task,
                           struct depot_ticket **ret_ticket, void **ret_bytes) {
+  assert(tenant < depot->config.n_tenants);
   uint64_t parent = index_find(depot->index, tenant, tokens, from);
-  if (from > 0 && parent == 0) return STATUS_NOT_FOUND;
+  if (from > 0 && !depot_is_somewhere(depot, parent)) return STATUS_NOT_FOUND;
   struct depot_ticket *ticket = calloc(1, sizeof *ticket);
   if (ticket == NULL) return STATUS_NO_MEMORY;
-  enum status status = depot->ram->ops->reserve(depot->ram, payload_bytes(depot, from, to), &ticket->ram);
+  enum status status = depot->ram->ops->reserve(depot->ram, depot_payload_bytes(depot, from, to), &ticket->ram);
   if (status != STATUS_OK) {
     free(ticket);
     return status;
@@ -263,23 +301,31 @@ enum status depot_reserve(struct depot *depot, uint32_t tenant, const int32_t *t
 }
 
 static void release_ticket(struct depot *depot, struct depot_ticket *ticket) {
-  if (ticket->parent != 0) index_unpin(depot->index, ticket->parent);
+  depot_unpin(depot, ticket->parent);
   free(ticket);
 }
 
-/* A partial leaf that the new segment extends is of no use any more in that tier. */
-static void retire_shorter(struct depot *depot, const struct index_entry *entry, enum tier tier) {
-  uint64_t shorter = index_shorter(depot->index, entry->tenant, entry->parent, entry->tokens, entry->to - entry->from);
-  if (shorter != 0) (void)!depot_evict(depot, shorter, tier);
+/* Partial leaves that the new segment extends are of no use any more in that tier, unless more of them is canonical. */
+void depot_retire_shorter(struct depot *depot, const struct index_entry *entry, enum tier tier) {
+  struct index_entry shorter;
+  uint32_t n = entry->to - entry->from;
+  for (uint64_t id; (id = index_shorter(depot->index, entry->tenant, entry->parent, entry->tokens, n)) != 0;) {
+    if (index_get(depot->index, id, &shorter) != STATUS_OK) break;
+    n = shorter.to - shorter.from;
+    uint32_t exact_tokens = shorter.exact_tokens < shorter.to ? shorter.exact_tokens : shorter.to;
+    if (entry->exact_tokens >= exact_tokens) (void)!depot_evict(depot, id, tier);
+  }
 }
 
 /* The visible half of a reservation: bytes are in the ticket's memory. */
 static enum status publish(struct depot *depot, struct depot_ticket *ticket, uint64_t *ret_segment) {
   uint64_t id;
   struct index_entry entry;
-  struct envelope sizes = {.payload_bytes = payload_bytes(depot, ticket->from, ticket->to)};
-  enum status status = index_add(depot->index, ticket->tenant, ticket->parent, ticket->tokens, ticket->from, ticket->to,
-                                 ticket->exact_tokens, ticket->key, ticket->parent_key, ticket->task, &id);
+  struct envelope sizes = {.payload_bytes = depot_payload_bytes(depot, ticket->from, ticket->to)};
+  enum status status = ticket->parent == 0 || depot_is_somewhere(depot, ticket->parent) ? STATUS_OK : STATUS_NOT_FOUND;
+  if (status == STATUS_OK)
+    status = index_add(depot->index, ticket->tenant, ticket->parent, ticket->tokens, ticket->from, ticket->to,
+                       ticket->exact_tokens, ticket->key, ticket->parent_key, ticket->task, &id);
   if (status == STATUS_OK) status = index_get(depot->index, id, &entry);
   bool is_known = status == STATUS_OK && entry.bytes[TIER_RAM] > 0;
   if (status != STATUS_OK || is_known) {
@@ -288,8 +334,8 @@ static enum status publish(struct depot *depot, struct depot_ticket *ticket, uin
     (void)!depot->ram->ops->write(depot->ram, ticket->ram, &sizes, depot->ram->ops->memory(ticket->ram));
     status = depot->ram->ops->commit(depot->ram, ticket->ram, entry.key);
     if (status == STATUS_OK) {
-      set_present(depot, id, TIER_RAM, depot_segment_bytes(depot, ticket->to - ticket->from));
-      retire_shorter(depot, &entry, TIER_RAM);
+      depot_set_present(depot, id, TIER_RAM, depot_segment_bytes(depot, ticket->to - ticket->from));
+      depot_retire_shorter(depot, &entry, TIER_RAM);
     } else {
       (void)index_remove(depot->index, id);
     }
@@ -309,203 +355,13 @@ void depot_abort(struct depot *depot, struct depot_ticket *ticket) {
   release_ticket(depot, ticket);
 }
 
-/* ── disk jobs ── */
-
-static struct disk_job *new_job(struct depot *depot, const struct index_entry *entry, bool is_write) {
-  struct disk_job *job = calloc(1, sizeof *job);
-  if (job == NULL) return NULL;
-  job->depot = depot;
-  job->store = depot->ssd;
-  job->segment = entry->id;
-  job->is_write = is_write;
-  envelope_of(depot, entry, &job->envelope);
-  job->next = depot->jobs;
-  job->link = &depot->jobs;
-  if (job->next != NULL) job->next->link = &job->next;
-  depot->jobs = job;
-  return job;
-}
-
-static void free_job(struct disk_job *job) {
-  if (job->depot != NULL) {
-    *job->link = job->next;
-    if (job->next != NULL) job->next->link = job->link;
-  }
-  free(job);
-}
-
-static void run_job(void *ctx) {
-  struct disk_job *job = ctx;
-  if (job->is_write) {
-    job->status = job->store->ops->write(job->store, job->ticket, &job->envelope, job->source);
-    if (job->status == STATUS_OK)
-      job->status = job->store->ops->commit(job->store, job->ticket, job->envelope.key);
-    else
-      job->store->ops->abort(job->store, job->ticket);
-    job->ticket = NULL; /* gone either way */
-  } else {
-    job->status = job->store->ops->read(job->store, &job->envelope, job->target);
-  }
-}
-
-static void finish_write(struct disk_job *job) {
-  struct depot *depot = job->depot;
-  struct index_entry entry;
-  depot->ram->ops->unpin(depot->ram, job->envelope.key);
-  index_unpin(depot->index, job->segment);
-  (void)map_remove(depot->writing, map_key_of(job->segment), NULL);
-  if (job->status != STATUS_OK || index_get(depot->index, job->segment, &entry) != STATUS_OK) return;
-  set_present(depot, job->segment, TIER_SSD, depot->ssd->ops->cost(depot->ssd, job->envelope.payload_bytes));
-  retire_shorter(depot, &entry, TIER_SSD);
-}
-
-/* A broken file goes, and everything that lies only behind it with it. */
-static void reject(struct depot *depot, uint64_t segment) {
-  uint64_t *below = malloc(SUBTREE_MAX * sizeof *below);
-  size_t n = below != NULL ? index_subtree(depot->index, segment, below, SUBTREE_MAX) : 0;
-  depot->rejected++;
-  for (size_t i = 0; i < n; i++) {
-    struct index_entry entry;
-    if (index_get(depot->index, below[i], &entry) != STATUS_OK || entry.bytes[TIER_SSD] == 0) continue;
-    (void)!depot->ssd->ops->drop(depot->ssd, entry.key);
-    set_absent(depot, below[i], TIER_SSD);
-  }
-  free(below);
-}
-
-static void finish_read(struct disk_job *job) {
-  struct depot *depot = job->depot;
-  struct fetch *fetch = job->fetch;
-  enum status status = job->status;
-  struct index_entry entry;
-  bool is_known = index_get(depot->index, job->segment, &entry) == STATUS_OK;
-  if (status == STATUS_OK && is_known && entry.bytes[TIER_RAM] == 0) {
-    status = job->ticket_store->ops->commit(depot->ram, job->ticket, entry.key);
-    if (status == STATUS_OK)
-      set_present(depot, job->segment, TIER_RAM, depot_segment_bytes(depot, entry.to - entry.from));
-    fetch->bytes += job->envelope.payload_bytes;
-  } else {
-    job->ticket_store->ops->abort(depot->ram, job->ticket);
-    if (status != STATUS_OK && status != STATUS_IO && is_known) reject(depot, job->segment);
-  }
-  job->ticket = NULL;
-  if (--fetch->open > 0) return;
-  fetch->done(fetch->ctx, fetch->bytes, clock_monotonic_us() - fetch->begun_us);
-  free(fetch);
-}
-
-static void finish_job(void *ctx) {
-  struct disk_job *job = ctx;
-  if (job->depot != NULL) {
-    if (job->is_write)
-      finish_write(job);
-    else
-      finish_read(job);
-  } else if (job->fetch != NULL && --job->fetch->open == 0) {
-    free(job->fetch);
-  }
-  free_job(job);
-}
-
-static void fetch_was_empty(void *ctx) {
-  struct disk_job *job = ctx;
-  struct fetch *fetch = job->fetch;
-  if (job->depot != NULL) fetch->done(fetch->ctx, 0, 0);
-  free(fetch);
-  free_job(job);
-}
-
-/* Begins reading one segment; false: no room, no memory, or the disk's queue is full. */
-static bool read_segment(struct depot *depot, const struct index_entry *entry, struct fetch *fetch) {
-  struct tier_ticket *ticket;
-  if (depot->ram->ops->reserve(depot->ram, payload_bytes(depot, entry->from, entry->to), &ticket) != STATUS_OK)
-    return false;
-  struct disk_job *job = new_job(depot, entry, false);
-  if (job != NULL) {
-    job->ticket = ticket;
-    job->ticket_store = depot->ram;
-    job->target = depot->ram->ops->memory(ticket);
-    job->fetch = fetch;
-    if (worker_submit(depot->disk, run_job, finish_job, job) == STATUS_OK) {
-      fetch->open++;
-      return true;
-    }
-    free_job(job);
-  }
-  depot->ram->ops->abort(depot->ram, ticket);
-  return false;
-}
-
-enum status depot_fetch(struct depot *depot, const struct index_match *match,
-                        void (*done)(void *ctx, uint64_t bytes, uint64_t us), void *ctx) {
-  struct fetch *fetch = calloc(1, sizeof *fetch);
-  if (fetch == NULL) return STATUS_BUSY;
-  *fetch = (struct fetch){.begun_us = clock_monotonic_us(), .done = done, .ctx = ctx};
-  struct index_entry entry;
-  for (uint32_t i = 0; i < match->n; i++) {
-    if (index_get(depot->index, match->uses[i].segment, &entry) != STATUS_OK) break;
-    if (entry.bytes[TIER_RAM] == 0 && !read_segment(depot, &entry, fetch)) break;
-  }
-  if (fetch->open > 0) return STATUS_OK;
-  /* Nothing to read or no room for any of it: say so, but not before this returns. */
-  struct disk_job *job = calloc(1, sizeof *job);
-  if (job != NULL) {
-    job->depot = depot;
-    job->fetch = fetch;
-    job->next = depot->jobs;
-    job->link = &depot->jobs;
-    if (job->next != NULL) job->next->link = &job->next;
-    depot->jobs = job;
-    if (depot->config.post(depot->config.post_ctx, fetch_was_empty, job)) return STATUS_OK;
-    free_job(job);
-  }
-  free(fetch);
-  return STATUS_BUSY;
-}
-
-/* ── disk, eviction ── */
-
-/* Whether the segment can be written at all: in RAM, its parent on disk or on its way there. */
-static enum status may_write(const struct depot *depot, uint64_t segment, struct index_entry *ret_entry) {
-  struct index_entry parent;
-  if (depot->ssd == NULL) return STATUS_UNSUPPORTED;
-  if (index_get(depot->index, segment, ret_entry) != STATUS_OK || ret_entry->bytes[TIER_RAM] == 0)
-    return STATUS_NOT_FOUND;
-  if (ret_entry->parent == 0) return STATUS_OK;
-  if (index_get(depot->index, ret_entry->parent, &parent) != STATUS_OK) return STATUS_NOT_FOUND;
-  bool is_coming = map_get(depot->writing, map_key_of(ret_entry->parent), NULL);
-  return parent.bytes[TIER_SSD] > 0 || is_coming ? STATUS_OK : STATUS_NOT_FOUND;
-}
-
-enum status depot_demote(struct depot *depot, uint64_t segment) {
-  struct index_entry entry;
-  enum status status = may_write(depot, segment, &entry);
-  if (status != STATUS_OK) return status;
-  if (entry.bytes[TIER_SSD] > 0 || map_get(depot->writing, map_key_of(segment), NULL)) return STATUS_OK;
-  struct tier_ticket *ticket;
-  status = depot->ssd->ops->reserve(depot->ssd, payload_bytes(depot, entry.from, entry.to), &ticket);
-  if (status != STATUS_OK) return status;
-  struct disk_job *job = new_job(depot, &entry, true);
-  if (job != NULL && map_set(depot->writing, map_key_of(segment), 1) == STATUS_OK) {
-    job->ticket = ticket;
-    job->ticket_store = depot->ssd;
-    job->source = depot->ram->ops->pin(depot->ram, entry.key);
-    index_pin(depot->index, segment);
-    if (worker_submit(depot->disk, run_job, finish_job, job) == STATUS_OK) return STATUS_OK;
-    index_unpin(depot->index, segment);
-    depot->ram->ops->unpin(depot->ram, entry.key);
-    (void)map_remove(depot->writing, map_key_of(segment), NULL);
-  }
-  if (job != NULL) free_job(job);
-  depot->ssd->ops->abort(depot->ssd, ticket);
-  return STATUS_FULL;
-}
+/* ── eviction ── */
 
 enum status depot_evict(struct depot *depot, uint64_t segment, enum tier tier) {
   struct index_entry entry;
   if (tier != TIER_RAM && tier != TIER_SSD) return STATUS_NOT_FOUND;
   if (index_get(depot->index, segment, &entry) != STATUS_OK || entry.bytes[tier] == 0) return STATUS_NOT_FOUND;
-  if (entry.pins > 0 || map_get(depot->writing, map_key_of(segment), NULL)) return STATUS_BUSY;
+  if (entry.pins > 0) return STATUS_BUSY;
   if (index_children(depot->index, segment, tier) > 0) return STATUS_BUSY;
   /* What lies behind it in the other tier needs it in one of them. */
   enum tier other = tier == TIER_RAM ? TIER_SSD : TIER_RAM;
@@ -513,66 +369,23 @@ enum status depot_evict(struct depot *depot, uint64_t segment, enum tier tier) {
   struct tier_store *store = tier == TIER_RAM ? depot->ram : depot->ssd;
   enum status status = store->ops->drop(store, entry.key);
   if (status == STATUS_BUSY) return status;
-  set_absent(depot, segment, tier);
+  depot->counts.tier[tier].evicted++;
+  depot_set_absent(depot, segment, tier);
   return STATUS_OK;
 }
 
 enum status depot_drop(struct depot *depot, uint64_t segment) {
   struct index_entry entry;
   if (index_get(depot->index, segment, &entry) != STATUS_OK) return STATUS_NOT_FOUND;
-  uint64_t *below = malloc(SUBTREE_MAX * sizeof *below);
+  size_t n;
+  uint64_t *below = depot_list_subtree(depot, segment, &n);
   if (below == NULL) return STATUS_NO_MEMORY;
-  size_t n = index_subtree(depot->index, segment, below, SUBTREE_MAX);
   enum status status = STATUS_OK;
   for (size_t i = 0; i < n && status == STATUS_OK; i++)
     for (int tier = TIER_RAM; tier <= TIER_SSD && status == STATUS_OK; tier++)
       if (depot_evict(depot, below[i], (enum tier)tier) == STATUS_BUSY) status = STATUS_BUSY;
   free(below);
   return status;
-}
-
-/* Writes one segment on this thread. */
-static bool write_now(struct depot *depot, const struct index_entry *entry) {
-  struct tier_ticket *ticket;
-  struct envelope envelope;
-  if (depot->ssd->ops->reserve(depot->ssd, payload_bytes(depot, entry->from, entry->to), &ticket) != STATUS_OK)
-    return false;
-  envelope_of(depot, entry, &envelope);
-  const void *bytes = depot->ram->ops->pin(depot->ram, entry->key);
-  enum status status = bytes != NULL ? depot->ssd->ops->write(depot->ssd, ticket, &envelope, bytes) : STATUS_NOT_FOUND;
-  if (bytes != NULL) depot->ram->ops->unpin(depot->ram, entry->key);
-  if (status != STATUS_OK) {
-    depot->ssd->ops->abort(depot->ssd, ticket);
-    return false;
-  }
-  if (depot->ssd->ops->commit(depot->ssd, ticket, entry->key) != STATUS_OK) return false;
-  set_present(depot, entry->id, TIER_SSD, depot->ssd->ops->cost(depot->ssd, envelope.payload_bytes));
-  retire_shorter(depot, entry, TIER_SSD);
-  return true;
-}
-
-size_t depot_flush(struct depot *depot, const uint64_t *segments, size_t n, uint64_t deadline_us) {
-  size_t done = 0;
-  if (depot->ssd == NULL) return 0;
-  for (size_t i = 0; i < n; i++) {
-    uint64_t path[INDEX_MATCH_MAX];
-    size_t depth = 0;
-    struct index_entry entry;
-    for (uint64_t id = segments[i]; id != 0 && depth < INDEX_MATCH_MAX; id = entry.parent) {
-      if (index_get(depot->index, id, &entry) != STATUS_OK) break;
-      path[depth++] = id;
-    }
-    bool is_whole = true;
-    while (depth > 0 && is_whole) {
-      if (clock_monotonic_us() >= deadline_us) return done;
-      if (index_get(depot->index, path[--depth], &entry) != STATUS_OK) break;
-      if (entry.bytes[TIER_SSD] > 0) continue;
-      is_whole = entry.bytes[TIER_RAM] > 0 &&
-                 (map_get(depot->writing, map_key_of(entry.id), NULL) || write_now(depot, &entry));
-    }
-    done += is_whole;
-  }
-  return done;
 }
 
 enum status depot_segment(const struct depot *depot, uint64_t segment, struct index_entry *ret_entry) {
@@ -585,10 +398,8 @@ void depot_each(const struct depot *depot, uint32_t tenant, void (*each)(void *c
 }
 
 void depot_stats(const struct depot *depot, struct depot_stats *ret_stats) {
-  *ret_stats = (struct depot_stats){.adopted = depot->adopted,
-                                    .removed = depot->removed,
-                                    .rejected = depot->rejected,
-                                    .index_bytes = index_bytes(depot->index)};
+  *ret_stats = depot->counts;
+  ret_stats->index_bytes = index_bytes(depot->index);
   struct tier_store *const stores[TIER_COUNT] = {[TIER_RAM] = depot->ram, [TIER_SSD] = depot->ssd};
   for (int tier = 0; tier < TIER_COUNT; tier++) {
     struct tier_usage usage;
@@ -598,6 +409,10 @@ void depot_stats(const struct depot *depot, struct depot_stats *ret_stats) {
     ret_stats->tier[tier].used_bytes = usage.used_bytes;
     ret_stats->tier[tier].reserved_bytes = usage.reserved_bytes;
     ret_stats->tier[tier].segments = usage.objects;
+    ret_stats->tier[tier].read_bytes = usage.read_bytes;
+    ret_stats->tier[tier].read_us = usage.read_us;
+    ret_stats->tier[tier].write_bytes = usage.write_bytes;
+    ret_stats->tier[tier].write_us = usage.write_us;
     ret_stats->tier[tier].is_degraded = usage.is_degraded;
     memcpy(ret_stats->tier[tier].condition, usage.condition, sizeof usage.condition);
     if (tier == TIER_SSD) ret_stats->ssd_written_today_bytes = usage.written_today_bytes;

@@ -53,7 +53,8 @@ struct depot_config {
 /* Scans states/: whole compatible chains are adopted, files of our own name pattern that are not are removed and
  * counted. A disk that cannot be used is no failure: the SSD tier is then degraded. Blocks while it scans. */
 MUST_USE enum status depot_open(const struct depot_config *config, struct depot **ret_depot, struct error *error);
-/* Waits for the disk threads; completions that are posted already still run and find nothing. NULL is accepted. */
+/* Waits for what the disk threads are in the middle of; what is queued behind it is not done any more, and no `done`
+ * runs any more. Completions that are posted already must still run: they find nothing. NULL is accepted. */
 void depot_close(struct depot **depot);
 
 /* The longest ready state of the prompt; uses[] name RAM or SSD segments, `pinned` by this call until depot_release. */
@@ -65,8 +66,9 @@ const void *depot_view(struct depot *depot, uint64_t segment);
 void depot_release(struct depot *depot, const struct index_match *match);
 /* Brings the SSD segments of a pinned match into RAM. Room that is not free must have been made before (depot_room).
  * done(ctx, bytes, us) exactly once, on the loop thread, never before this returns; afterwards the leading segments
- * that have a view are usable, the rest is not (too little room, or a file was broken: removed and counted).
- * STATUS_BUSY: too many reads at once; nothing is called then. */
+ * that have a view are usable, the rest is not (too little room, or a file was broken: removed and counted). A segment
+ * that is on its way already is waited for, not read twice. STATUS_BUSY: too many reads at once; nothing is called
+ * then. done must not close the depot. */
 MUST_USE enum status depot_fetch(struct depot *depot, const struct index_match *match,
                                  void (*done)(void *ctx, uint64_t bytes, uint64_t us), void *ctx);
 /* RAM bytes that fetching the match would take. */
@@ -95,14 +97,15 @@ void depot_abort(struct depot *depot, struct depot_ticket *ticket);
 
 /* Writes a RAM segment to disk, in the background; RAM keeps it. STATUS_OK also where it is there or on its way.
  * STATUS_FULL: disk cap or the day's writes; STATUS_NOT_FOUND: not in RAM, or its parent is not on disk;
- * STATUS_UNSUPPORTED: no disk tier, or it is degraded. */
+ * STATUS_UNSUPPORTED: no disk tier, or it is degraded; STATUS_BUSY: too many writes at once. */
 MUST_USE enum status depot_demote(struct depot *depot, uint64_t segment);
-/* STATUS_BUSY: pinned, being written, or something behind it has no other home; STATUS_NOT_FOUND. */
+/* STATUS_BUSY: pinned, being written, or something behind it lies in the same tier or has no other home;
+ * STATUS_NOT_FOUND. */
 MUST_USE enum status depot_evict(struct depot *depot, uint64_t segment, enum tier tier);
 /* Drops a segment and all behind it from every tier, unless pinned. */
 MUST_USE enum status depot_drop(struct depot *depot, uint64_t segment);
 /* Writes segments[n] to disk in this order (parents are written before their children) until deadline_us (monotonic);
- * blocks. For the end of the program. Returns how many are on disk. */
+ * blocks; waits for those on their way. For the end of the program. Returns how many are on disk. */
 size_t depot_flush(struct depot *depot, const uint64_t *segments, size_t n, uint64_t deadline_us);
 
 /* One stored segment, for lists. */
@@ -114,12 +117,18 @@ void depot_each(const struct depot *depot, uint32_t tenant, void (*each)(void *c
 struct depot_stats {
   struct {
     uint64_t limit_bytes, used_bytes, reserved_bytes, segments;
+    uint64_t evicted;                                    /* segments, since it was opened */
+    uint64_t read_bytes, read_us, write_bytes, write_us; /* of the disk's own work, since it was opened */
     bool is_degraded;
     char condition[160]; /* why; empty: healthy */
   } tier[TIER_COUNT];
   uint64_t ssd_written_today_bytes;
-  uint64_t adopted, removed; /* at open: segments taken over; files removed */
-  uint64_t rejected;         /* files that failed a check when read */
+  uint64_t adopted, removed; /* at open: segments taken over; files removed, by reason: */
+  uint64_t removed_temporary, removed_broken, removed_over_cap;
+  uint64_t removed_incompatible; /* another model's, engine's or tenant's */
+  uint64_t removed_orphans;      /* what they follow is not there */
+  uint64_t rejected;             /* files that failed when read, by reason: */
+  uint64_t rejected_missing, rejected_broken, rejected_incompatible, rejected_unreadable;
   uint64_t index_bytes;
 };
 void depot_stats(const struct depot *depot, struct depot_stats *ret_stats);

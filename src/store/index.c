@@ -349,14 +349,18 @@ uint64_t index_shorter(const struct index *index, uint32_t tenant, uint64_t pare
   const struct segment *at = parent != 0 ? segment_of(index, parent) : NULL;
   if (parent != 0 && at == NULL) return 0;
   unsigned looked = 0;
+  uint32_t longest = 0;
+  uint64_t found = 0;
   for (const struct segment *child = first_of(index, tenant, at); child != NULL && looked < SIBLINGS_MAX;
        child = child->next, looked++) {
     uint32_t length = length_of(child);
-    if (length < n && child->entry.children == 0 && child->entry.pins == 0 &&
-        common(child->tokens, length, tokens, n) == length)
-      return child->entry.id;
+    if (length < longest || length >= n || child->entry.children > 0 || child->entry.pins > 0 ||
+        common(child->tokens, length, tokens, n) < length)
+      continue;
+    longest = length;
+    found = child->entry.id;
   }
-  return 0;
+  return found;
 }
 
 /* ── walking, without recursion ── */

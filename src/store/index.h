@@ -69,7 +69,7 @@ void index_pin(struct index *index, uint64_t id);
 void index_unpin(struct index *index, uint64_t id);
 /* Children of `parent` (0 with `tenant`: roots) that are present in `tier`. */
 uint32_t index_children(const struct index *index, uint64_t parent, enum tier tier);
-/* A partial leaf without pins behind `parent` that is a true prefix of tokens[from, to), 0: none. */
+/* The longest leaf without pins behind `parent` that is a true prefix of tokens[n], 0: none. */
 uint64_t index_shorter(const struct index *index, uint32_t tenant, uint64_t parent, const int32_t *tokens, uint32_t n);
 /* The segments of a subtree, children before parents, at most max. */
 size_t index_subtree(const struct index *index, uint64_t id, uint64_t *ret_ids, size_t max);

@@ -89,7 +89,11 @@ static enum status ram_reserve(struct tier_store *store, uint64_t payload_bytes,
 static void give_back(struct ram *ram, struct tier_ticket *slab) {
   uint64_t cost = slab->size + ENTRY_OVERHEAD_BYTES;
   ram->live_bytes -= cost;
-  (void)!mprotect(slab->memory, slab->size, PROT_READ | PROT_WRITE);
+  if (mprotect(slab->memory, slab->size, PROT_READ | PROT_WRITE) != 0) { /* could not be written to again */
+    munmap(slab->memory, slab->size);
+    free(slab);
+    return;
+  }
   if (ram->n_pool == POOL_MAX) free_slab(ram, 0);
   ram->pool[ram->n_pool++] = slab;
   ram->pooled_bytes += cost;

@@ -21,8 +21,9 @@ struct tier_usage {
   uint64_t limit_bytes, used_bytes, reserved_bytes; /* used includes reserved */
   uint64_t written_today_bytes;
   uint64_t objects;
-  bool is_degraded;    /* refuses writes for now */
-  char condition[160]; /* why; empty: healthy */
+  uint64_t read_bytes, read_us, write_bytes, write_us; /* since it was opened; 0 where nothing is measured */
+  bool is_degraded;                                    /* refuses writes for now */
+  char condition[160];                                 /* why; empty: healthy */
 };
 
 struct tier_ops {
@@ -39,7 +40,8 @@ struct tier_ops {
   enum status (*commit)(struct tier_store *store, struct tier_ticket *ticket, block_key key);
   void (*abort)(struct tier_store *store, struct tier_ticket *ticket);
   /* The padded payload into bytes[padded], whole and checked against `expected` (fingerprint, salt, keys, range,
-   * tokens). STATUS_NOT_FOUND, STATUS_CORRUPT, STATUS_INCOMPATIBLE, STATUS_IO. */
+   * tokens). STATUS_NOT_FOUND, STATUS_CORRUPT, STATUS_INCOMPATIBLE; STATUS_IO: the disk refused; STATUS_BUSY: this
+   * program has no memory or file descriptor to spare now, the object may be whole. */
   enum status (*read)(struct tier_store *store, const struct envelope *expected, void *bytes);
   /* A view without copy, until unpin; NULL where the tier has none. */
   const void *(*pin)(struct tier_store *store, block_key key);
@@ -59,7 +61,7 @@ struct tier_store {
 
 MUST_USE enum status ram_open(uint64_t limit_bytes, struct tier_store **ret_store);
 
-/* What a scan found, parents' files before their children's. `key` names the file. true: adopt, it counts as used;
+/* What a scan found, parents' files before their children's; its key names the file. true: adopt, it counts as used;
  * false: it is removed. */
 typedef bool ssd_found(void *ctx, const struct envelope *envelope);
 
@@ -67,10 +69,21 @@ struct ssd_config {
   const char *folder; /* of states; made if need be, 0700; a link or one that others may write to is refused */
   uint64_t limit_bytes;
   uint64_t writes_bytes_per_day;
+  uint64_t retry_us; /* how long a failing disk is left alone; 0: a minute */
 };
-/* Scans the folder (blocks): every file of our name pattern is offered to found() or removed (*ret_removed counts).
- * A folder that cannot be used gives a degraded tier, not a failure. */
-MUST_USE enum status ssd_open(const struct ssd_config *config, ssd_found *found, void *found_ctx, uint64_t *ret_removed,
-                              struct tier_store **ret_store);
+
+/* Files of our name pattern that a scan removed, by reason. */
+struct ssd_removed {
+  uint64_t temporary; /* half written when the program ended */
+  uint64_t broken;    /* no whole head, or another file's */
+  uint64_t over_cap;
+  uint64_t unwanted; /* found() said no */
+};
+
+/* Scans the folder (blocks): every file of our name pattern is offered to found() or removed; other files are left
+ * alone and count as used. A folder that cannot be used, or that another program uses, gives a degraded tier, not a
+ * failure. */
+MUST_USE enum status ssd_open(const struct ssd_config *config, ssd_found *found, void *found_ctx,
+                              struct ssd_removed *ret_removed, struct tier_store **ret_store);
 
 #endif

@@ -76,17 +76,11 @@ static inline bool stage_loop_step(struct stage_loop *loop, time_t deadline_s) {
 
 /* ── folder ── */
 
+/* Removes what is in the folder, and folders in it that are empty. */
 static inline void stage_folder_clear(const char *path) {
-  char inner[PATH_MAX + 300];
   DIR *folder = opendir(path);
-  for (struct dirent *file; folder != NULL && (file = readdir(folder)) != NULL;) {
-    if (strcmp(file->d_name, ".") == 0 || strcmp(file->d_name, "..") == 0) continue;
-    snprintf(inner, sizeof inner, "%s/%s", path, file->d_name);
-    if (unlink(inner) != 0 && errno == EISDIR) {
-      stage_folder_clear(inner);
-      rmdir(inner);
-    }
-  }
+  for (struct dirent *file; folder != NULL && (file = readdir(folder)) != NULL;)
+    if (unlinkat(dirfd(folder), file->d_name, 0) != 0) (void)unlinkat(dirfd(folder), file->d_name, AT_REMOVEDIR);
   if (folder != NULL) closedir(folder);
 }
 
@@ -210,6 +204,7 @@ static inline void stage_reopen(struct stage *stage) {
 
 static inline void stage_destroy(struct stage *stage) {
   stage_close(stage);
+  stage_folder_clear(stage->states);
   stage_folder_clear(stage->folder);
   rmdir(stage->folder);
   pthread_cond_destroy(&stage->loop.more);
@@ -222,6 +217,12 @@ static inline void stage_wait(struct stage *stage, const bool *flag) {
   time_t deadline_s = time(NULL) + STAGE_WAIT_S;
   while (!*flag)
     if (!stage_loop_step(&stage->loop, deadline_s)) fail_msg("nothing came back from the disk in %d s", STAGE_WAIT_S);
+}
+
+static inline struct depot_stats stage_stats(struct stage *stage) {
+  struct depot_stats stats;
+  depot_stats(stage->depot, &stats);
+  return stats;
 }
 
 static inline bool stage_is_in(struct stage *stage, uint64_t segment, enum tier tier) {
