@@ -118,7 +118,7 @@ static double world_p(struct world *world, uint32_t node, double at_s, double ho
 
 /* ── conversations ── */
 
-enum { TALKS = 6000 };
+enum { TALKS = 4000 };
 
 /* People who come back to their conversation: how likely, and log-normally when. */
 struct habit {
@@ -338,7 +338,7 @@ static void three_bursts_make_a_beat(void **state) {
   assert_true(forecast.asks > 2);
   /* It does not come: less and less is expected, and in the end nothing. */
   double missed = world_p(&world, node, 230, 20), gone = world_p(&world, node, 800, 20);
-  assert_true(missed < forecast.p_within[1]);
+  assert_true(missed < .75 * forecast.p_within[1]);
   assert_true(gone < .1);
   world_release(&world);
 }

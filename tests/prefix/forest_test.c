@@ -156,6 +156,8 @@ static void ask_both(struct plain *plain, struct rng *rng, uint64_t at_us) {
   assert_int_equal(forest_tokens(plain->forest, path.end), n * 16);
   uint32_t head = ask.head_tokens / 16 < n ? ask.head_tokens / 16 : n;
   if (head) assert_int_equal(forest_tokens(plain->forest, path.head), head * 16);
+  uint32_t document = ask.document_tokens / 16 < n ? ask.document_tokens / 16 : n;
+  if (document) assert_int_equal(forest_tokens(plain->forest, path.document), document * 16);
   block_key again[CHAIN_MAX];
   assert_int_equal(forest_prefix_keys(plain->forest, path.end, again, CHAIN_MAX), n);
   assert_memory_equal(again, keys, n * sizeof *keys);
