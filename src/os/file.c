@@ -10,6 +10,8 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+enum { READ_BYTES = 65536 };
+
 static enum status io_error(struct error *error, const char *path, const char *what) {
   enum status status = errno == ENOENT                     ? STATUS_NOT_FOUND
                        : errno == EACCES || errno == EPERM ? STATUS_DENIED
@@ -20,9 +22,11 @@ static enum status io_error(struct error *error, const char *path, const char *w
 static enum status read_all(int fd, const char *path, size_t size_max, struct buffer *into, struct error *error) {
   size_t begin = into->size;
   for (;;) {
-    enum status status = buffer_reserve(into, 65536);
+    size_t left = size_max - (into->size - begin) + 1; /* one byte more tells that there is more */
+    size_t part = left < READ_BYTES ? left : READ_BYTES;
+    enum status status = buffer_reserve(into, part);
     if (status != STATUS_OK) return error_set(error, status, "%s is too large", path);
-    ssize_t n = read(fd, into->data + into->size, 65536);
+    ssize_t n = read(fd, into->data + into->size, part);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return io_error(error, path, "reading");
     if (n == 0) break;
