@@ -473,11 +473,18 @@ static void a_child_does_not_stay_without_its_parent(void **state) {
   int fd = open(path, O_WRONLY | O_CREAT, 0600);
   assert_int_equal(posix_fallocate(fd, 0, (256 - 28) << 10), 0);
   close(fd);
-  stage_open(stage);
   stage_tokens(38, tokens, 172);
-  assert_int_equal(stage_save(stage, 0, tokens, 172), STATUS_OK);
-  assert_int_equal(stage_chain(stage, 0, tokens, 172, ids), 2);
-  for (int i = 0; i < 2; i++) assert_int_equal(depot_demote(stage->depot, ids[i]), STATUS_OK);
+  /* The order meant is that the child is on its way before its parent fails: tried until it comes about. */
+  enum status status = STATUS_UNSUPPORTED;
+  for (int attempt = 0; attempt < 200 && status == STATUS_UNSUPPORTED; attempt++) {
+    stage_close(stage);
+    stage_open(stage);
+    assert_int_equal(stage_save(stage, 0, tokens, 172), STATUS_OK);
+    assert_int_equal(stage_chain(stage, 0, tokens, 172, ids), 2);
+    assert_int_equal(depot_demote(stage->depot, ids[0]), STATUS_OK);
+    status = depot_demote(stage->depot, ids[1]);
+  }
+  assert_int_equal(status, STATUS_OK);
   for (int i = 0; i < 2; i++) assert_true(stage_loop_step(&stage->loop, time(NULL) + STAGE_WAIT_S));
   assert_true(stage_stats(stage).tier[TIER_SSD].write_bytes > 0); /* the child was written … */
   assert_int_equal(stage_stats(stage).tier[TIER_SSD].segments, 0);
