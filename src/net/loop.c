@@ -84,7 +84,7 @@ enum status loop_create(size_t posts_max, struct loop **ret_loop) {
 void loop_destroy(struct loop **reference) {
   struct loop *loop = *reference;
   if (loop == NULL) return;
-  run_posts(loop);
+  while (loop->first != NULL) run_posts(loop); /* nobody else posts any more; those that run may */
   if (loop->wake != NULL) event_free(loop->wake);
   if (loop->base != NULL) event_base_free(loop->base);
   if (loop->wake_fd >= 0) close(loop->wake_fd);

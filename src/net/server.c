@@ -19,12 +19,20 @@
 
 #include "net/loop.h"
 
-enum { HEADER_BYTES_MAX = 32 << 10, BODY_BYTES_MAX = 32 << 20, IDLE_TIMEOUT_MS = 60000, BACKLOG = 128 };
+enum {
+  HEADER_BYTES_MAX = 32 << 10,
+  BODY_BYTES_MAX = 32 << 20,
+  IDLE_TIMEOUT_MS = 60000,
+  BACKLOG = 128,
+  PIPELINED_BYTES_MAX = 64 << 10 /* read ahead of a connection whose request is being served */
+};
 
 struct http_server {
   struct event_base *base;
   struct evhttp *http;
   struct evhttp_bound_socket *bound;
+  struct timeval idle_timeout;
+  size_t header_bytes_max;
   http_handler *handler;
   void *handler_ctx;
   uint16_t port;
@@ -35,7 +43,7 @@ struct http_server {
 struct http_exchange {
   struct http_server *server; /* NULL once the server is closed */
   struct http_exchange *next, **link;
-  struct evhttp_request *request; /* NULL once its connection is gone */
+  struct evhttp_request *request; /* never NULL; ours while the handler has it, libevent's again from the reply on */
   struct event *closed;           /* sees a client that leaves early */
   struct event *notify;           /* runs on_close outside of other calls */
   struct evkeyvalq query;
@@ -45,7 +53,9 @@ struct http_exchange {
   char peer[64];
   void (*on_close)(void *ctx);
   void *on_close_ctx;
-  bool is_gone, is_streaming;
+  bool is_gone; /* the client has left */
+  bool is_cut;  /* the connection is freed: nothing can be sent, and the request is ours to free */
+  bool is_streaming;
 };
 
 /* ── leaving clients ── */
@@ -71,13 +81,31 @@ static void peer_closed(evutil_socket_t fd, short what, void *ctx) {
   mark_gone(ctx);
 }
 
-/* libevent frees the connection, and the request with it. */
+/* libevent frees the connection; the request stays, since it is owned. */
 static void connection_closed(struct evhttp_connection *connection, void *ctx) {
   (void)connection;
   struct http_exchange *exchange = ctx;
-  exchange->request = NULL;
+  exchange->is_cut = true;
   if (exchange->closed != NULL) event_del(exchange->closed);
   mark_gone(exchange);
+}
+
+/* libevent has written the reply and waits for the next request: the client owes us bytes again. */
+static void reply_completed(struct evhttp_request *request, void *ctx) {
+  const struct http_server *server = ctx;
+  struct bufferevent *stream = evhttp_connection_get_bufferevent(evhttp_request_get_connection(request));
+  bufferevent_setwatermark(stream, EV_READ, 0, 0);
+  bufferevent_set_timeouts(stream, &server->idle_timeout, &server->idle_timeout);
+}
+
+/* While the client waits for us it owes nothing, so only writing can time out; and since libevent reads on as soon as a
+ * reply begins, what is read ahead has a limit. */
+static void begin_serving(struct http_server *server, struct evhttp_request *request) {
+  struct bufferevent *stream = evhttp_connection_get_bufferevent(evhttp_request_get_connection(request));
+  bufferevent_setwatermark(stream, EV_READ, 0, PIPELINED_BYTES_MAX);
+  bufferevent_set_timeouts(stream, NULL, &server->idle_timeout);
+  evhttp_request_set_on_complete_cb(request, reply_completed, server);
+  evhttp_request_own(request);
 }
 
 /* Reading stays off while a request is served (enabling it would let a pipelined request run into this one), so a
@@ -99,6 +127,7 @@ static void free_exchange(struct http_exchange *exchange) {
   if (exchange->server != NULL) exchange->server->active--;
   if (exchange->closed != NULL) event_free(exchange->closed);
   if (exchange->notify != NULL) event_free(exchange->notify);
+  if (exchange->is_cut) evhttp_request_free(exchange->request);
   evhttp_clear_headers(&exchange->query);
   free(exchange->path);
   free(exchange);
@@ -127,15 +156,18 @@ static bool is_digits(const char *text) {
 }
 
 /* What two servers might read in two ways; NULL: nothing. */
-static const char *fault_of(const struct evkeyvalq *headers, bool is_1_1) {
+static const char *fault_of(const struct evhttp_request *request) {
   unsigned lengths = 0, encodings = 0, hosts = 0;
+  bool has_body = false, is_1_1 = request->minor >= 1;
   const struct evkeyval *header;
-  TAILQ_FOREACH(header, headers, next) {
+  if (request->major != 1 || request->minor < 0) return "the protocol is not HTTP/1.0 or HTTP/1.1";
+  TAILQ_FOREACH(header, request->input_headers, next) {
     if (!is_token(header->key)) return "a header's name is not a token";
     if (!is_clean(header->value)) return "a header's value has control characters";
     if (strcasecmp(header->key, "content-length") == 0) {
       lengths++;
       if (!is_digits(header->value)) return "content-length is not a plain number";
+      if (strspn(header->value, "0") < strlen(header->value)) has_body = true;
     } else if (strcasecmp(header->key, "transfer-encoding") == 0) {
       encodings++;
       if (strcasecmp(header->value, "chunked") != 0) return "the only transfer-encoding understood is chunked";
@@ -146,6 +178,8 @@ static const char *fault_of(const struct evkeyvalq *headers, bool is_1_1) {
   if (lengths > 1) return "content-length is given more than once";
   if (encodings > 1) return "transfer-encoding is given more than once";
   if (lengths > 0 && encodings > 0) return "content-length and transfer-encoding exclude each other";
+  if (encodings > 0 && !is_1_1) return "HTTP/1.0 knows no transfer-encoding";
+  if (request->type == EVHTTP_REQ_HEAD && (has_body || encodings > 0)) return "a HEAD request has no body";
   if (hosts > 1) return "host is given more than once";
   if (is_1_1 && hosts == 0) return "an HTTP/1.1 request needs a host header";
   return NULL;
@@ -168,7 +202,8 @@ static void reply_error(struct evhttp_request *request, int status, const char *
 
 static bool split_target(struct http_exchange *exchange) {
   const char *target = evhttp_request_get_uri(exchange->request);
-  struct evhttp_uri *uri = target != NULL ? evhttp_uri_parse_with_flags(target, EVHTTP_URI_NONCONFORMANT) : NULL;
+  bool is_one_word = target != NULL && is_clean(target) && strpbrk(target, " \t") == NULL;
+  struct evhttp_uri *uri = is_one_word ? evhttp_uri_parse_with_flags(target, EVHTTP_URI_NONCONFORMANT) : NULL;
   if (uri == NULL) return false;
   const char *path = evhttp_uri_get_path(uri), *query = evhttp_uri_get_query(uri);
   size_t size = 0;
@@ -202,16 +237,18 @@ static const char *method_name(enum evhttp_cmd_type type) {
 
 static void serve(struct evhttp_request *request, void *ctx) {
   struct http_server *server = ctx;
-  const struct evkeyvalq *headers = evhttp_request_get_input_headers(request);
   struct evhttp_connection *connection = evhttp_request_get_connection(request);
-  const char *fault = fault_of(headers, request->major == 1 && request->minor == 1);
+  if (request->headers_size > server->header_bytes_max) {
+    reply_error(request, 431, "the request's headers are too large");
+    return;
+  }
+  const char *fault = fault_of(request);
   if (fault != NULL) {
     reply_error(request, 400, fault);
     return;
   }
-  struct http_exchange *exchange = calloc(1, sizeof *exchange);
-  if (exchange == NULL || server->handler == NULL) {
-    free(exchange);
+  struct http_exchange *exchange = server->handler != NULL ? calloc(1, sizeof *exchange) : NULL;
+  if (exchange == NULL) {
     reply_error(request, 503, "not ready");
     return;
   }
@@ -232,6 +269,7 @@ static void serve(struct evhttp_request *request, void *ctx) {
     reply_error(request, 400, "the request's target is not a path");
     return;
   }
+  begin_serving(server, request);
   struct evbuffer *input = evhttp_request_get_input_buffer(request);
   exchange->body_size = evbuffer_get_length(input);
   exchange->body = exchange->body_size > 0 ? evbuffer_pullup(input, -1) : (const void *)"";
@@ -240,7 +278,7 @@ static void serve(struct evhttp_request *request, void *ctx) {
 }
 
 const char *http_method(const struct http_exchange *exchange) {
-  return exchange->request != NULL ? method_name(evhttp_request_get_command(exchange->request)) : "GET";
+  return method_name(evhttp_request_get_command(exchange->request));
 }
 
 const char *http_path(const struct http_exchange *exchange) {
@@ -252,13 +290,12 @@ const char *http_query(const struct http_exchange *exchange, const char *name) {
 }
 
 const char *http_header(const struct http_exchange *exchange, const char *name) {
-  if (exchange->request == NULL) return NULL;
   return evhttp_find_header(evhttp_request_get_input_headers(exchange->request), name);
 }
 
 const void *http_body(const struct http_exchange *exchange, size_t *ret_size) {
-  *ret_size = exchange->request != NULL ? exchange->body_size : 0;
-  return exchange->request != NULL ? exchange->body : "";
+  *ret_size = exchange->body_size;
+  return exchange->body;
 }
 
 const char *http_peer(const struct http_exchange *exchange) {
@@ -281,60 +318,63 @@ static void add_fields(struct http_exchange *exchange, const struct http_field *
   if (exchange->is_gone) evhttp_add_header(headers, "Connection", "close");
 }
 
-/* The connection goes back to libevent: it must not call us about this exchange any more. */
-static void let_go(struct http_exchange *exchange) {
-  if (exchange->request != NULL) {
-    struct evhttp_connection *connection = evhttp_request_get_connection(exchange->request);
-    if (connection != NULL) evhttp_connection_set_closecb(connection, NULL, NULL);
+/* The connection and the request go back to libevent, which must not call us about this exchange any more; NULL where
+ * there is no connection left. The exchange is freed. */
+static struct evhttp_request *let_go(struct http_exchange *exchange) {
+  struct evhttp_request *request = exchange->is_cut ? NULL : exchange->request;
+  if (request != NULL) {
+    evhttp_connection_set_closecb(evhttp_request_get_connection(request), NULL, NULL);
+    request->flags &= ~EVHTTP_USER_OWNED;
   }
-  if (exchange->closed != NULL) event_del(exchange->closed);
+  free_exchange(exchange);
+  return request;
 }
 
 void http_reply(struct http_exchange *exchange, int status, const struct http_field *fields, size_t n, const void *body,
                 size_t size) {
-  let_go(exchange);
-  struct evhttp_request *request = exchange->request;
-  if (request != NULL) {
-    struct evbuffer *buffer = evbuffer_new();
-    if (buffer != NULL) evbuffer_add(buffer, body, size);
-    add_fields(exchange, fields, n);
-    free_exchange(exchange);
-    evhttp_send_reply(request, status, NULL, buffer);
-    if (buffer != NULL) evbuffer_free(buffer);
-    return;
+  if (!exchange->is_cut) add_fields(exchange, fields, n);
+  struct evbuffer *buffer = evbuffer_new();
+  struct evhttp_request *request = exchange->is_cut ? NULL : exchange->request;
+  if (request != NULL && request->type == EVHTTP_REQ_HEAD) {
+    /* libevent would send the body along; the next reply would be read behind it. */
+    char length[24];
+    snprintf(length, sizeof length, "%zu", size);
+    evhttp_add_header(evhttp_request_get_output_headers(request), "Content-Length", length);
+  } else if (buffer != NULL) {
+    evbuffer_add(buffer, body, size);
   }
-  free_exchange(exchange);
+  request = let_go(exchange);
+  if (request != NULL) evhttp_send_reply(request, status, NULL, buffer);
+  if (buffer != NULL) evbuffer_free(buffer);
 }
 
 void http_stream_start(struct http_exchange *exchange, int status, const struct http_field *fields, size_t n) {
   exchange->is_streaming = true;
-  if (exchange->request == NULL) return;
+  if (exchange->is_cut) return;
   add_fields(exchange, fields, n);
+  /* HTTP/1.0 has no chunks: the end of the connection is the end of the body, whatever the client asked for. */
+  if (exchange->request->minor == 0) evhttp_remove_header(exchange->request->input_headers, "Connection");
   evhttp_send_reply_start(exchange->request, status, NULL);
 }
 
 bool http_stream_send(struct http_exchange *exchange, const void *data, size_t size) {
-  if (exchange->request == NULL || exchange->is_gone) return false;
+  if (exchange->is_cut || exchange->is_gone) return false;
   struct evbuffer *buffer = evbuffer_new();
-  if (buffer == NULL) return true; /* a lost chunk ends in the client's parser; the next one tells */
-  evbuffer_add(buffer, data, size);
-  evhttp_send_reply_chunk(exchange->request, buffer);
-  evbuffer_free(buffer);
-  return exchange->request != NULL && !exchange->is_gone;
+  bool is_copied = buffer != NULL && evbuffer_add(buffer, data, size) == 0;
+  if (is_copied) evhttp_send_reply_chunk(exchange->request, buffer);
+  if (buffer != NULL) evbuffer_free(buffer);
+  return is_copied;
 }
 
 size_t http_stream_backlog_bytes(const struct http_exchange *exchange) {
-  if (exchange->request == NULL) return 0;
+  if (exchange->is_cut) return 0;
   struct evhttp_connection *connection = evhttp_request_get_connection(exchange->request);
   return evbuffer_get_length(bufferevent_get_output(evhttp_connection_get_bufferevent(connection)));
 }
 
 void http_stream_end(struct http_exchange *exchange) {
-  let_go(exchange);
-  struct evhttp_request *request = exchange->request;
   bool is_streaming = exchange->is_streaming;
-  if (request != NULL && !is_streaming) add_fields(exchange, NULL, 0);
-  free_exchange(exchange);
+  struct evhttp_request *request = let_go(exchange);
   if (request == NULL) return;
   if (is_streaming)
     evhttp_send_reply_end(request);
@@ -385,10 +425,14 @@ enum status http_server_open(struct loop *loop, const struct http_server_config 
     return status;
   }
   uint32_t timeout_ms = config->idle_timeout_ms > 0 ? config->idle_timeout_ms : IDLE_TIMEOUT_MS;
-  const struct timeval timeout = {.tv_sec = timeout_ms / 1000, .tv_usec = (suseconds_t)(timeout_ms % 1000) * 1000};
-  evhttp_set_timeout_tv(server->http, &timeout);
-  evhttp_set_max_headers_size(server->http,
-                              (ev_ssize_t)(config->header_bytes_max > 0 ? config->header_bytes_max : HEADER_BYTES_MAX));
+  server->idle_timeout =
+      (struct timeval){.tv_sec = timeout_ms / 1000, .tv_usec = (suseconds_t)(timeout_ms % 1000) * 1000};
+  evhttp_set_timeout_tv(server->http, &server->idle_timeout);
+  server->header_bytes_max = config->header_bytes_max > 0 ? config->header_bytes_max : HEADER_BYTES_MAX;
+  /* Up to twice the limit is read, so that it can be refused in our own words; libevent's are 400 and a page. */
+  evhttp_set_max_headers_size(server->http, (ev_ssize_t)(2 * server->header_bytes_max));
+  /* A body past the limit is read and dropped: a client that is still sending would not see the answer. */
+  evhttp_set_flags(server->http, EVHTTP_SERVER_LINGERING_CLOSE);
   evhttp_set_max_body_size(server->http,
                            (ev_ssize_t)(config->body_bytes_max > 0 ? config->body_bytes_max : BODY_BYTES_MAX));
   evhttp_set_allowed_methods(server->http, EVHTTP_REQ_GET | EVHTTP_REQ_POST | EVHTTP_REQ_HEAD | EVHTTP_REQ_PUT |
@@ -424,7 +468,6 @@ void http_server_close(struct http_server **reference) {
   for (struct http_exchange *exchange = server->exchanges, *next; exchange != NULL; exchange = next) {
     next = exchange->next;
     exchange->server = NULL;
-    exchange->request = NULL;
     exchange->next = NULL;
     exchange->link = NULL;
   }
