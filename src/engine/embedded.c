@@ -447,8 +447,8 @@ static enum status state_save(struct engine *engine, uint32_t seq, const struct 
   copy->done = done;
   copy->done_ctx = done_ctx;
   copy->n = n;
-  memcpy(copy->targets, targets, n * sizeof(*targets));
   for (uint32_t i = 0; i < n; i++) {
+    copy->targets[i] = targets[i];
     copy->end = targets[i].to > copy->end ? targets[i].to : copy->end;
   }
   embedded->n_copies++;

@@ -114,7 +114,9 @@ static void on_end(struct witness *witness, enum status status, const struct reu
   witness->is_over = true;
   witness->status = status;
   witness->result = *result;
-  memcpy(witness->output, result->output, result->output_tokens * sizeof(*witness->output));
+  for (uint32_t i = 0; i < result->output_tokens; i++) {
+    witness->output[i] = result->output[i];
+  }
 }
 
 static void on_done(void *ctx, const struct reuse_result *result) {
