@@ -73,6 +73,7 @@ double number_log1p(double x) {
 double number_sqrt(double x) {
   if (!(x > 0)) return 0;
   if (!number_is_finite(x)) return x;
+  if (x < 0x1p-1022) return number_sqrt(x * 0x1p108) * 0x1p-54; /* no exponent to halve */
   uint64_t bits = to_bits(x);
   double guess = from_bits((bits >> 1) + ((uint64_t)1023 << 51));
   for (int i = 0; i < 5; i++) guess = 0.5 * (guess + x / guess);
