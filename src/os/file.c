@@ -20,22 +20,18 @@ static enum status io_error(struct error *error, const char *path, const char *w
 }
 
 static enum status read_all(int fd, const char *path, size_t size_max, struct buffer *into, struct error *error) {
-  size_t begin = into->size;
+  size_t left = size_max;
+  char piece[16384];
   for (;;) {
-    size_t left = size_max - (into->size - begin) + 1; /* one byte more tells that there is more */
-    size_t part = left < READ_BYTES ? left : READ_BYTES;
-    enum status status = buffer_reserve(into, part);
-    if (status != STATUS_OK) return error_set(error, status, "%s is too large", path);
-    ssize_t n = read(fd, into->data + into->size, part);
+    ssize_t n = read(fd, piece, sizeof piece);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return io_error(error, path, "reading");
-    if (n == 0) break;
-    into->size += (size_t)n;
-    if (into->size - begin > size_max)
-      return error_set(error, STATUS_TOO_LONG, "%s is larger than %zu bytes", path, size_max);
+    if (n == 0) return STATUS_OK;
+    if ((size_t)n > left) return error_set(error, STATUS_TOO_LONG, "%s is larger than %zu bytes", path, size_max);
+    left -= (size_t)n;
+    enum status status = buffer_append(into, piece, (size_t)n);
+    if (status != STATUS_OK) return error_set(error, status, "%s is too large", path);
   }
-  if (into->data != NULL) into->data[into->size] = 0;
-  return STATUS_OK;
 }
 
 enum status file_read(const char *path, size_t size_max, struct buffer *into, struct error *error) {

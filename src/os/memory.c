@@ -1,5 +1,6 @@
 #include "os/memory.h"
 
+#include <limits.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,13 +17,38 @@ static uint64_t number_in(const char *path) {
   return strtoull(text, NULL, 10);
 }
 
+/* The least limit of the control group `group` ("/a/b") and of those above it, under the mount; `least` where none is
+ * lower. */
+static uint64_t least_limit(const char *mount, const char *group, const char *file, uint64_t least) {
+  char path[PATH_MAX];
+  int prefix = snprintf(path, sizeof path, "%s", mount);
+  for (size_t length = strlen(group);; length--) {
+    if (length > 0 && group[length - 1] == '/') continue; /* "/a/" names what "/a" does */
+    snprintf(path + prefix, sizeof path - (size_t)prefix, "%.*s/%s", (int)length, group, file);
+    uint64_t limit = number_in(path);
+    if (limit > 0 && limit < least) least = limit;
+    while (length > 0 && group[length - 1] != '/') length--;
+    if (length == 0) return least;
+  }
+}
+
+/* /proc/self/cgroup has lines "0::/group" (version 2) and "4:memory:/group" (version 1). */
 uint64_t memory_total_bytes(void) {
   uint64_t total = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
-  static const char *const limits[] = {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"};
-  for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
-    uint64_t limit = number_in(limits[i]);
-    if (limit > 0 && limit < total) total = limit;
+  char line[PATH_MAX];
+  FILE *file = fopen("/proc/self/cgroup", "re");
+  if (file == NULL) return total;
+  while (fgets(line, sizeof line, file) != NULL) {
+    char *controllers = strchr(line, ':'), *group = controllers != NULL ? strchr(controllers + 1, ':') : NULL;
+    if (group == NULL) continue;
+    *group++ = '\0';
+    group[strcspn(group, "\n")] = '\0';
+    if (controllers[1] == '\0')
+      total = least_limit("/sys/fs/cgroup", group, "memory.max", total);
+    else if (strcmp(controllers + 1, "memory") == 0)
+      total = least_limit("/sys/fs/cgroup/memory", group, "memory.limit_in_bytes", total);
   }
+  fclose(file);
   return total;
 }
 
