@@ -80,7 +80,7 @@ class Basics(unittest.TestCase):
         for field, value in (("temperature", "hot"), ("temperature", -1), ("top_p", 2), ("max_tokens", -4), ("stop", 5), ("n", 0),
                              ("stream", "yes"), ("logit_bias", []), ("modalities", ["audio"]), ("response_format", {"type": "yaml"})):
             error = self.error("/v1/chat/completions", {"messages": messages, field: value})
-            self.assertEqual(error["param"], field, error)
+            self.assertEqual((error["param"] or "").split(".")[0], field, error)
             self.assertEqual(error["type"], "invalid_request_error")
         self.assertEqual(self.error("/v1/chat/completions", {})["param"], "messages")
         self.assertEqual(self.error("/v1/chat/completions", {"messages": []})["param"], "messages")
