@@ -35,6 +35,7 @@ struct open_task {
   uint32_t next_free;              /* chains free places */
   uint64_t computed, used, wasted; /* tokens; used + wasted ≤ computed */
   uint32_t blocks;                 /* of it in the map of blocks */
+  bool is_order;
   bool is_closed;
   uint32_t request_used;  /* scratch of one accounts_finish */
   double request_seconds; /* likewise */
@@ -52,7 +53,7 @@ struct accounts {
   struct open_task *tasks; /* [tasks_max] */
   uint32_t free_task;
   struct map *blocks;               /* key → place of its task, and BLOCK_ASKED */
-  uint32_t unproven;                /* entries of blocks without BLOCK_ASKED */
+  uint32_t unproven;                /* entries of blocks without BLOCK_ASKED whose task is no order */
   uint32_t *credited;               /* [tasks_max]: places with a share in the request being closed */
   struct totals fixed[FIXED_COUNT]; /* ACCOUNT_ALL, then kinds, then layers */
   struct totals *tenants;           /* [n_tenants] */
@@ -248,7 +249,7 @@ static uint32_t request_credit(struct accounts *accounts, const struct open_requ
     }
     if (!(value & BLOCK_ASKED)) {
       task->request_used += task_take(task, size, &task->used);
-      accounts->unproven--;
+      accounts->unproven -= !task->is_order;
       enum status status = map_set(accounts->blocks, request->keys[i], value | BLOCK_ASKED);
       assert(status == STATUS_OK); /* the key is there already */
       (void)status;
@@ -285,8 +286,11 @@ static void request_book(struct accounts *accounts, const struct open_request *r
   for (uint32_t i = 0; i < n; i++) {
     struct open_task *task = &accounts->tasks[accounts->credited[i]];
     task->is_listed = false;
+    /* A prefix may be public: who prepared it need not be who asked. */
+    totals_book(accounts, task->kind, LAYER_PREPARATION, task->tenant,
+                (struct totals){.used_tokens = task->request_used});
     totals_book(accounts, task->kind, LAYER_PREPARATION, request->tenant,
-                (struct totals){.used_tokens = task->request_used, .realized_seconds = task->request_seconds});
+                (struct totals){.realized_seconds = task->request_seconds});
     preparation_s -= task->request_seconds;
     if (credit) credit(credit_ctx, task->id, task->request_used, task->request_seconds);
   }
@@ -349,7 +353,8 @@ static struct open_task *task_find(const struct accounts *accounts, uint64_t id)
   return &accounts->tasks[place];
 }
 
-enum status accounts_task_open(struct accounts *accounts, uint64_t task, enum kind kind, uint32_t tenant) {
+enum status accounts_task_open(struct accounts *accounts, uint64_t task, enum kind kind, uint32_t tenant,
+                               bool is_order) {
   if (!task || kind >= KIND_COUNT || task_find(accounts, task)) return STATUS_INVALID;
   if (accounts->free_task == SLOT_NONE) return STATUS_FULL;
   if (!tenant_reserve(accounts, tenant)) return STATUS_NO_MEMORY;
@@ -357,7 +362,7 @@ enum status accounts_task_open(struct accounts *accounts, uint64_t task, enum ki
   enum status status = map_set(accounts->task_index, map_key_of(task), place);
   if (status != STATUS_OK) return status;
   accounts->free_task = accounts->tasks[place].next_free;
-  accounts->tasks[place] = (struct open_task){.id = task, .kind = kind, .tenant = tenant};
+  accounts->tasks[place] = (struct open_task){.id = task, .kind = kind, .tenant = tenant, .is_order = is_order};
   return STATUS_OK;
 }
 
@@ -404,7 +409,7 @@ enum status accounts_block_prepared(struct accounts *accounts, uint64_t task, bl
   enum status status = map_set(accounts->blocks, key, place);
   if (status != STATUS_OK) return status;
   accounts->tasks[place].blocks++;
-  accounts->unproven++;
+  accounts->unproven += !accounts->tasks[place].is_order;
   return STATUS_OK;
 }
 
@@ -413,7 +418,7 @@ void accounts_block_gone(struct accounts *accounts, block_key key) {
   if (!map_remove(accounts->blocks, key, &value)) return;
   struct open_task *task = &accounts->tasks[(uint32_t)value];
   if (!(value & BLOCK_ASKED)) {
-    accounts->unproven--;
+    accounts->unproven -= !task->is_order;
     uint32_t tokens = task_take(task, accounts->config.block_tokens, &task->wasted);
     totals_book(accounts, task->kind, LAYER_PREPARATION, task->tenant, (struct totals){.wasted_tokens = tokens});
   }

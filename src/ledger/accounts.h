@@ -83,8 +83,10 @@ typedef void accounts_credit(void *ctx, uint64_t task, uint32_t used_tokens, dou
 void accounts_finish(struct accounts *accounts, const struct outcome *outcome, accounts_credit *credit,
                      void *credit_ctx, struct accounts_result *ret_result);
 
-/* A preparation is about to begin. STATUS_FULL past tasks_max, STATUS_INVALID for a known id. */
-MUST_USE enum status accounts_task_open(struct accounts *accounts, uint64_t task, enum kind kind, uint32_t tenant);
+/* A preparation is about to begin; is_order: somebody asked for it, its tokens are no speculation. STATUS_FULL past
+ * tasks_max, STATUS_INVALID for a known id. */
+MUST_USE enum status accounts_task_open(struct accounts *accounts, uint64_t task, enum kind kind, uint32_t tenant,
+                                        bool is_order);
 /* Further work of it; unknown tasks are booked under complete, tenant 0. seconds ≥ 0. */
 void accounts_task_spend(struct accounts *accounts, uint64_t task, uint32_t tokens, double seconds, uint64_t bytes);
 /* It is ready, with what it was expected to bring when planned. */
@@ -99,7 +101,7 @@ MUST_USE enum status accounts_block_prepared(struct accounts *accounts, uint64_t
 void accounts_block_gone(struct accounts *accounts, block_key key);
 /* Preparation that computed the block, 0: none known. */
 uint64_t accounts_block_task(const struct accounts *accounts, block_key key);
-/* Prepared blocks that nobody has asked for yet. */
+/* Blocks prepared on speculation that nobody has asked for yet. */
 uint32_t accounts_unproven_blocks(const struct accounts *accounts);
 
 /* Zeros where nothing happened. */

@@ -68,6 +68,12 @@ struct note {
 
 struct workload;
 
+/* What preparations of a kind brought against what was expected of them, discounted. */
+struct yield {
+  double predicted_s, realized_s;
+  uint64_t at_us; /* of the discount */
+};
+
 struct plan {
   struct plan_config config; /* the budget inside is the current one */
   enum policy policy;        /* lru where prepare is off */
@@ -104,6 +110,7 @@ struct plan {
   struct load load;      /* as of the last tick */
   struct pin pins[PINS_MAX];
   uint64_t pinned_bytes[TIER_COUNT];
+  uint64_t held_bytes;             /* of RAM, by preparations that are ready and wait to be asked for */
   uint64_t launches[LAUNCHES_MAX]; /* numbers of planned tasks: orders first, each in order of arrival */
   uint32_t n_launches, n_order_launches;
   uint64_t flights[FLIGHTS_MAX]; /* numbers of tasks that the executor has */
@@ -116,6 +123,7 @@ struct plan {
   uint32_t first_demotion, n_demotions;
   uint64_t demoted_bytes; /* handed out on demotion_day */
   uint32_t demotion_day;
+  struct yield yields[KIND_COUNT];
   double idle_bucket_s;          /* speculative seconds that the idle fraction allows now */
   uint32_t spent_day;            /* of spent_day_seconds */
   double spent_day_seconds;      /* speculative, orders included */
@@ -146,6 +154,8 @@ uint32_t board_prefix(struct plan *plan, uint32_t node);
 const block_key *room_units(struct plan *plan, const block_key *keys, uint32_t n, uint32_t first, uint32_t *ret_n);
 /* Tells retention of a segment as presence has it. */
 MUST_USE enum status room_stored(struct plan *plan, const struct segment_event *event, uint32_t traffic);
+/* Bytes that may still be prepared before somebody asks for some. */
+double room_unproven_left(struct plan *plan);
 /* Whether a preparation of so many bytes and such a value would find room in RAM now. */
 bool room_is_likely(struct plan *plan, uint64_t bytes, double value_usd);
 
@@ -168,6 +178,8 @@ struct task_spec {
 MUST_USE enum status task_create(struct plan *plan, const struct task_spec *spec, struct task_record **ret_record);
 /* Sets what a planned record is to be anew; its keys stay. */
 void task_plan(struct plan *plan, struct task_record *record, const struct task_spec *spec);
+/* Whether the spending account covers it. */
+bool task_is_covered(const struct plan *plan, const struct task_spec *spec);
 /* Books what it may cost and queues it for the executor; false when too many wait or the account does not cover it. */
 bool task_launch(struct plan *plan, struct task_record *record);
 /* Moves a record, keeps ledger, account and prospect in step; an arrow that does not exist changes nothing. reason may
@@ -179,6 +191,8 @@ void task_credit(struct plan *plan, struct task_record *record, uint32_t used_to
 void task_overtake(struct plan *plan, struct task_record *record);
 /* Has its CANCEL handed out, or ends it where the executor has not seen it. */
 void task_withdraw(struct plan *plan, struct task_record *record, const char *reason);
+/* Factor between what preparations of this kind bring and what forecasts say, 1 while nothing is known. */
+double task_yield(const struct plan *plan, enum kind kind);
 /* Ends what has outlived its time, or its executor. */
 void tasks_expire(struct plan *plan);
 
@@ -223,6 +237,8 @@ void valuation_of_segment(struct plan *plan, struct held_segment *segment);
 void valuation_refresh(struct plan *plan, uint32_t n);
 /* How far ahead keeping looks, in seconds. */
 double valuation_residence_s(const struct plan *plan);
+/* What the node is prepared as. */
+enum kind valuation_kind(const struct plan *plan, uint32_t node);
 /* Of the holdout: the node's own unit last, shared heads it lies behind first; returns how many, ≤ HOLDOUT_PATH_MAX. */
 uint32_t valuation_units(const struct plan *plan, uint32_t node, uint64_t *ret_units);
 

@@ -22,9 +22,6 @@ enum {
 static const double probability_min = .3;
 /* A slot of the plan: work beyond it is decided later, with newer knowledge. */
 static const double slot_s = 8;
-/* Most of RAM that may hold prepared states nobody has asked for yet; the second while RAM is not half full. */
-static const double unproven_share = .3, unproven_share_warm_up = .8;
-
 struct item {
   uint32_t node, from, to; /* tokens */
   int32_t parent;          /* item, SELECTOR_NO_PARENT */
@@ -190,18 +187,6 @@ static bool item_is_open(struct choosing *choosing, const struct item *item) {
   return item->worth.tier != TIER_NONE && item->worth.probability >= probability_min;
 }
 
-static double unproven_bytes_left(struct plan *plan) {
-  double capacity = (double)plan->config.budget.ram_bytes, token = (double)plan->config.bytes_per_token;
-  double share = (double)board_tier_bytes(plan, TIER_RAM) < capacity / 2 ? unproven_share_warm_up : unproven_share;
-  double left = share * capacity - (double)accounts_unproven_blocks(plan->accounts) * plan->config.block_tokens * token;
-  for (uint32_t i = 0; i < plan->n_flights + plan->n_launches; i++) {
-    uint64_t id = i < plan->n_flights ? plan->flights[i] : plan->launches[i - plan->n_flights];
-    const struct task_record *record = taskbook_find(plan->taskbook, id);
-    if (record) left -= (double)record->task.tokens_new * token;
-  }
-  return left > 0 ? left : 0;
-}
-
 enum { ROW_SECONDS = 0, ROW_UNPROVEN, ROW_ACCOUNT, ROWS };
 
 /* choice[n]: 1 where the item is taken. */
@@ -227,7 +212,7 @@ static bool items_select(struct choosing *choosing, uint8_t *choice) {
   problem.weight[0][ROW_ACCOUNT] = account;
   /* Work can be interrupted at any time, so that a single item longer than the slot may begin in it. */
   problem.budget[ROW_SECONDS] = longest_s > slot_s ? longest_s : slot_s;
-  problem.budget[ROW_UNPROVEN] = unproven_bytes_left(plan);
+  problem.budget[ROW_UNPROVEN] = room_unproven_left(plan);
   problem.budget[ROW_ACCOUNT] = plan->spending.balance;
   struct selector_result result = {.choice = choice};
   if (selector_solve(selector_find("macro"), &problem, NULL, &result) != STATUS_OK) return false;
@@ -240,7 +225,7 @@ static struct task_spec spec_of_path(struct choosing *choosing, uint32_t leaf) {
   struct plan *plan = choosing->plan;
   const struct item *item = &choosing->items[leaf];
   const struct forest_node *at = forest_at(plan->forest, item->node);
-  struct task_spec spec = {.kind = forest_kind(at),
+  struct task_spec spec = {.kind = valuation_kind(plan, item->node),
                            .tenant = at->tenant,
                            .tier = TIER_RAM,
                            .tokens = item->to,
@@ -248,7 +233,6 @@ static struct task_spec spec_of_path(struct choosing *choosing, uint32_t leaf) {
                            .node = item->node,
                            .probability = item->worth.probability,
                            .expires_us = plan->now_us + (uint64_t)(item->worth.life_s * 1e6)};
-  if (plan->notes[item->node].session) spec.kind = KIND_CONVERSATION;
   for (int32_t i = (int32_t)leaf; i >= 0; i = choosing->items[i].parent) {
     struct item *part = &choosing->items[i];
     if (part->is_paid) continue;
@@ -258,9 +242,10 @@ static struct task_spec spec_of_path(struct choosing *choosing, uint32_t leaf) {
     spec.predicted_seconds += part->worth.predicted_seconds;
     spec.value_usd += part->worth.value_usd;
   }
-  double w = board_saved_second_usd(plan), bytes = (double)spec.tokens_new * (double)plan->config.bytes_per_token;
-  bool is_full = board_tier_bytes(plan, TIER_RAM) + (uint64_t)bytes > plan->config.budget.ram_bytes;
-  if (is_full && w > 0) spec.displaced_seconds = bytes * plan->displaced_usd_per_byte / w;
+  /* Worst case: every token that has to leave for it would have been asked for, and has to be computed again. */
+  uint64_t bytes = (uint64_t)spec.tokens_new * plan->config.bytes_per_token;
+  bool is_full = board_tier_bytes(plan, TIER_RAM) + bytes > plan->config.budget.ram_bytes;
+  if (is_full) spec.displaced_seconds = spec.cost_seconds;
   return spec;
 }
 
@@ -268,8 +253,8 @@ static void record_explain(struct task_record *record, const struct plan *plan, 
   const struct task *task = &record->task;
   snprintf(record->task.reason, sizeof record->task.reason,
            "asked within %.0f s with p %.2f: saves %.2f s for %.2f s of %u tokens behind %u, worth %.2g USD",
-           plan->config.horizons_s[2], task->probability, task->predicted_seconds, task->cost_seconds, task->tokens_new,
-           depth, record->value_usd);
+           valuation_residence_s(plan), task->probability, task->predicted_seconds, task->cost_seconds,
+           task->tokens_new, depth, record->value_usd);
 }
 
 /* A record that a user's document made before it was worth anything, else a new one. */
@@ -297,6 +282,10 @@ static void path_begin(struct choosing *choosing, uint32_t leaf) {
   }
   uint64_t bytes = (uint64_t)spec.tokens_new * plan->config.bytes_per_token;
   if (!room_is_likely(plan, bytes, spec.value_usd)) {
+    observe_wake(plan, spec.node, plan->now_us + NO_ROOM_WAKE_US);
+    return;
+  }
+  if (!verdict.is_withheld && !task_is_covered(plan, &spec)) {
     observe_wake(plan, spec.node, plan->now_us + NO_ROOM_WAKE_US);
     return;
   }

@@ -5,7 +5,7 @@
 
 #include "plan/board.h"
 
-enum { OPEN_ORDERS_MAX = LAUNCHES_MAX / 2 };
+enum { OPEN_ORDERS_MAX = LAUNCHES_MAX / 2, DRAFT_LIFE_US = 60000000 };
 
 static enum status order_check(const struct plan *plan, const struct order *order, struct error *error) {
   uint32_t size = plan->config.block_tokens;
@@ -68,7 +68,7 @@ static struct task_spec spec_of_order(const struct plan *plan, const struct orde
                             .cost_seconds = prefill_s,
                             .value_usd = saved_s > 0 ? saved_s * board_saved_second_usd(plan) : 0,
                             .deadline_us = order->by_us,
-                            .expires_us = from_us + (uint64_t)(plan->config.horizons_s[2] * 1e6)};
+                            .expires_us = from_us + (uint64_t)(plan->config.horizons_s[1] * 1e6)};
 }
 
 /* The task before of a draft that goes on: what it has finished serves the longer one. */
@@ -78,7 +78,10 @@ static void draft_replace(struct plan *plan, const struct order *order, uint64_t
   uint64_t before;
   if (map_get(plan->drafts, key, &before)) {
     struct task_record *record = taskbook_find(plan->taskbook, before);
-    if (record && !task_record_has_ended(record) && record->task.state != TASK_READY) {
+    if (record && record->task.state == TASK_READY) {
+      record->task.expires_us = plan->now_us + DRAFT_LIFE_US;
+      (void)!heap_set(plan->expiries, taskbook_place(plan->taskbook, record), (double)record->task.expires_us);
+    } else if (record && !task_record_has_ended(record)) {
       task_withdraw(plan, record, "the draft went on");
     }
   }

@@ -322,6 +322,13 @@ static enum status retention_refill(struct plan *plan) {
   return STATUS_OK;
 }
 
+/* Holds of ready preparations, in a new retention. */
+static void retention_hold(struct plan *plan) {
+  for (const struct task_record *record = NULL; (record = taskbook_older(plan->taskbook, record));) {
+    if (record->held_segment) (void)!retention_pin(plan->retention, record->held_segment);
+  }
+}
+
 enum status plan_set_budget(struct plan *plan, const struct budget *budget, struct error *error) {
   enum status status = budget_check(budget, error);
   if (status != STATUS_OK) return status;
@@ -346,6 +353,7 @@ enum status plan_set_budget(struct plan *plan, const struct budget *budget, stru
     plan->config.budget = before;
     return error_set(error, status, "the new budget was not taken: %s", status_name(status));
   }
+  retention_hold(plan);
   retention_destroy(&retention);
   twin_destroy(&twin);
   return STATUS_OK;
@@ -419,7 +427,7 @@ size_t plan_prefixes(const struct plan *plan, uint32_t tenant, uint64_t now_us, 
     struct forecast forecast;
     demand_forecast(plan->demand, plan->forest, node, now_us, plan->config.horizons_s, 3, &forecast);
     ret[i] = (struct plan_prefix){.tenant = at->tenant,
-                                  .kind = plan->notes[node].session ? KIND_CONVERSATION : forest_kind(at),
+                                  .kind = valuation_kind(plan, node),
                                   .from_tokens = at->depth_blocks * plan->config.block_tokens,
                                   .tokens = forest_tokens(plan->forest, node),
                                   .asks = forest_fade(at, FOREST_FADES - 1, now_us),

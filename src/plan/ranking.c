@@ -29,6 +29,10 @@ static void ranked_put(struct ranked best[SPECULATIVE_FLIGHTS_MAX], struct ranke
 static void node_consider(struct plan *plan, uint32_t node, ranking_score *score, struct ranked *best) {
   const struct forest_node *at = forest_at(plan->forest, node);
   if (!at || !at->may_prepare || !at->pass_material || !plan->notes[node].has_tokens || !is_absent(plan, node)) return;
+  if (plan->notes[node].rest_until_us > plan->now_us) {
+    observe_wake(plan, node, plan->notes[node].rest_until_us);
+    return;
+  }
   const struct task_record *open = taskbook_find(plan->taskbook, plan->notes[node].task);
   if (open && !task_record_has_ended(open)) return;
   struct ranked ranked = {.node = node};
@@ -57,6 +61,7 @@ static void ranked_begin(struct plan *plan, const struct ranked *ranked, const c
   spec.tokens_new = spec.tokens - matched;
   spec.cost_seconds = cost_prefill_segment_seconds(plan->cost, spec.tokens_new, matched);
   spec.predicted_seconds = ranked->probability * spec.cost_seconds;
+  if ((double)spec.tokens_new * (double)plan->config.bytes_per_token > room_unproven_left(plan)) return;
   struct task_record *record;
   if (task_create(plan, &spec, &record) != STATUS_OK) return;
   snprintf(record->task.reason, sizeof record->task.reason, "%s: score %.3g, %u tokens to compute", name, ranked->score,

@@ -6,6 +6,8 @@
 
 enum { VICTIMS_MAX = 256 };
 
+/* Most of RAM that may hold prepared states nobody has asked for yet; the second while RAM is not half full. */
+static const double unproven_share = .3, unproven_share_warm_up = .8;
 /* The running mean of displaced values forgets by this share a victim. */
 static const double displaced_forgetting = .1;
 
@@ -31,28 +33,15 @@ enum status room_stored(struct plan *plan, const struct segment_event *event, ui
   return retention_stored(plan->retention, &told, traffic);
 }
 
-/* What our own forecasts say the victims are worth. */
-static double victims_usd(const struct plan *plan, enum tier tier, const uint64_t *victims, uint32_t n) {
-  double usd = 0;
-  for (uint32_t i = 0; i < n; i++) {
-    const struct held_segment *segment = presence_find(plan->presence, victims[i]);
-    if (segment) usd += segment->value_usd_per_byte * (double)segment->bytes[tier];
-  }
-  return usd;
-}
-
-/* Victims for a preparation: what the retention guard lets go by prediction; else what a request would displace, where
- * that is worth less than the newcomer. Such displacement is covered by the spending account, not by the guard. */
-static bool preparation_victims(struct plan *plan, enum tier tier, uint64_t missing, double value_usd,
-                                double value_usd_per_byte, uint64_t *victims, uint32_t max, uint32_t *ret_n) {
+/* Victims for a preparation: what the retention guard lets go by prediction and is worth less a byte. Beyond that
+ * nothing is displaced for speculation: what the guard does not cover would be the next to leave again. */
+static bool preparation_victims(struct plan *plan, enum tier tier, uint64_t missing, double value_usd_per_byte,
+                                uint64_t *victims, uint32_t max, uint32_t *ret_n) {
   struct retention_need need = {
       .tier = tier, .bytes = missing, .cause = RETENTION_FOR_PREPARATION, .value_usd_per_byte = value_usd_per_byte};
   uint64_t freed;
   retention_choose_victims(plan->retention, &need, plan->now_us, victims, max, ret_n, &freed);
-  if (freed >= missing) return true;
-  need.cause = RETENTION_FOR_REQUEST;
-  retention_choose_victims(plan->retention, &need, plan->now_us, victims, max, ret_n, &freed);
-  return freed >= missing && victims_usd(plan, tier, victims, *ret_n) < value_usd;
+  return freed >= missing;
 }
 
 bool room_is_likely(struct plan *plan, uint64_t bytes, double value_usd) {
@@ -61,8 +50,7 @@ bool room_is_likely(struct plan *plan, uint64_t bytes, double value_usd) {
   if (used + bytes <= limit) return true;
   uint64_t victims[VICTIMS_MAX];
   uint32_t n;
-  return preparation_victims(plan, TIER_RAM, used + bytes - limit, value_usd, value_usd / (double)bytes, victims,
-                             VICTIMS_MAX, &n);
+  return preparation_victims(plan, TIER_RAM, used + bytes - limit, value_usd / (double)bytes, victims, VICTIMS_MAX, &n);
 }
 
 static void displaced_note(struct plan *plan, const uint64_t *victims, size_t n, struct task_record *record) {
@@ -92,8 +80,7 @@ enum status plan_make_room(struct plan *plan, enum tier tier, uint64_t bytes, ui
   uint32_t n, most = max > UINT32_MAX ? UINT32_MAX : (uint32_t)max;
   /* Orders are not weighed against what they displace, nor are requests. */
   if (record && !record->task.is_order && plan->policy == POLICY_FORELAY) {
-    double value_usd = record->value_usd_per_byte * (double)bytes;
-    if (!preparation_victims(plan, tier, missing, value_usd, record->value_usd_per_byte, ret_segments, most, &n)) {
+    if (!preparation_victims(plan, tier, missing, record->value_usd_per_byte, ret_segments, most, &n)) {
       return STATUS_FULL;
     }
   } else {
@@ -105,6 +92,18 @@ enum status plan_make_room(struct plan *plan, enum tier tier, uint64_t bytes, ui
   if (tier == TIER_RAM) displaced_note(plan, ret_segments, n, record);
   *ret_n = n;
   return STATUS_OK;
+}
+
+double room_unproven_left(struct plan *plan) {
+  double capacity = (double)plan->config.budget.ram_bytes, token = (double)plan->config.bytes_per_token;
+  double share = (double)board_tier_bytes(plan, TIER_RAM) < capacity / 2 ? unproven_share_warm_up : unproven_share;
+  double left = share * capacity - (double)accounts_unproven_blocks(plan->accounts) * plan->config.block_tokens * token;
+  for (uint32_t i = 0; i < plan->n_flights + plan->n_launches; i++) {
+    uint64_t id = i < plan->n_flights ? plan->flights[i] : plan->launches[i - plan->n_flights];
+    const struct task_record *record = taskbook_find(plan->taskbook, id);
+    if (record && !record->task.is_order) left -= (double)record->task.tokens_new * token;
+  }
+  return left > 0 ? left : 0;
 }
 
 struct flush_row {

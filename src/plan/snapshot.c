@@ -7,7 +7,7 @@
 #include "prefix/row.h"
 
 static const char word_totals[] = "p1.totals", word_hits[] = "p1.hits", word_account[] = "p1.account",
-                  word_cost[] = "p1.cost", word_day[] = "p1.day", word_task[] = "p1.task";
+                  word_cost[] = "p1.cost", word_day[] = "p1.day", word_task[] = "p1.task", word_yield[] = "p1.yield";
 static const char forest_mark[] = "p1.forest ", demand_mark[] = "p1.demand ";
 
 struct saving {
@@ -59,6 +59,14 @@ static void save_numbers(const struct plan *plan, struct saving *saving) {
   row_put(&row, plan->spent_day);
   row_put_double(&row, plan->spent_day_seconds);
   put(saving, &row);
+  for (uint32_t kind = 0; kind < KIND_COUNT; kind++) {
+    row_begin(&row, word_yield);
+    row_put(&row, kind);
+    row_put(&row, plan->yields[kind].at_us);
+    row_put_double(&row, plan->yields[kind].predicted_s);
+    row_put_double(&row, plan->yields[kind].realized_s);
+    put(saving, &row);
+  }
   row_begin(&row, word_task);
   row_put(&row, taskbook_next_id(plan->taskbook));
   put(saving, &row);
@@ -150,6 +158,17 @@ static enum status load_task(struct plan *plan, const char *text) {
   return STATUS_OK;
 }
 
+static enum status load_yield(struct plan *plan, const char *text) {
+  uint64_t kind;
+  struct yield yield;
+  bool is_read = row_take(&text, KIND_COUNT - 1, &kind) && row_take(&text, UINT64_MAX / 2, &yield.at_us) &&
+                 row_take_double(&text, &yield.predicted_s) && row_take_double(&text, &yield.realized_s);
+  if (!is_read || !row_is_over(text) || yield.predicted_s < 0) return STATUS_INVALID;
+  board_advance(plan, yield.at_us);
+  plan->yields[kind] = yield;
+  return STATUS_OK;
+}
+
 /* What was fitted becomes the default that the next fit starts from. */
 static enum status load_cost(struct plan *plan, const char *text) {
   struct cost_defaults defaults;
@@ -174,8 +193,8 @@ enum status plan_load(struct plan *plan, const char *text) {
   static const struct {
     const char *word;
     enum status (*load)(struct plan *plan, const char *text);
-  } rows[] = {{word_totals, load_totals}, {word_hits, load_hits}, {word_account, load_account},
-              {word_cost, load_cost},     {word_day, load_day},   {word_task, load_task}};
+  } rows[] = {{word_totals, load_totals}, {word_hits, load_hits}, {word_account, load_account}, {word_cost, load_cost},
+              {word_day, load_day},       {word_task, load_task}, {word_yield, load_yield}};
   if (strlen(text) >= PLAN_ROW_SIZE) return STATUS_INVALID;
   if (strncmp(text, forest_mark, sizeof forest_mark - 1) == 0) {
     return forest_load(plan->forest, text + sizeof forest_mark - 1);

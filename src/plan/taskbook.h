@@ -23,7 +23,10 @@ struct task_record {
   double value_usd;          /* when planned, for the order of work */
   double value_usd_per_byte; /* likewise, against what it would displace */
   double victims_seconds;    /* worth of what was really displaced for it */
+  double forecast_seconds;   /* expected benefit by forecasts alone, not corrected by what its kind brought so far */
   uint64_t heard_us;         /* last word from the executor */
+  uint64_t held_segment;     /* that may not leave RAM while the task is ready, 0: none */
+  uint64_t held_bytes;       /* of plan.held_bytes */
   bool is_cancel_wanted;     /* a CANCEL has to be handed out */
   uint32_t older, newer;     /* by number; UINT32_MAX at the ends */
 };

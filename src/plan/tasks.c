@@ -10,6 +10,28 @@ static void reason_set(struct task_record *record, const char *reason) {
   if (reason) snprintf(record->task.reason, sizeof record->task.reason, "%s", reason);
 }
 
+/* Evidence fades within an hour or so, so that a kind that did not pay is tried again. */
+static const double yield_fade_s = 3600, yield_prior_s = 10, yield_min = .05;
+
+static double yield_fade(const struct plan *plan, const struct yield *yield) {
+  return number_exp(-(double)(plan->now_us - yield->at_us) / 1e6 / yield_fade_s);
+}
+
+double task_yield(const struct plan *plan, enum kind kind) {
+  const struct yield *yield = &plan->yields[kind];
+  double fade = yield_fade(plan, yield);
+  double ratio = (yield_prior_s + yield->realized_s * fade) / (yield_prior_s + yield->predicted_s * fade);
+  return number_clamp(ratio, yield_min, 1, 1);
+}
+
+static void yield_add(struct plan *plan, enum kind kind, double predicted_s, double realized_s) {
+  struct yield *yield = &plan->yields[kind];
+  double fade = yield_fade(plan, yield);
+  yield->predicted_s = yield->predicted_s * fade + predicted_s;
+  yield->realized_s = yield->realized_s * fade + realized_s;
+  yield->at_us = plan->now_us;
+}
+
 void task_plan(struct plan *plan, struct task_record *record, const struct task_spec *spec) {
   struct task *task = &record->task;
   task->kind = spec->kind;
@@ -24,6 +46,7 @@ void task_plan(struct plan *plan, struct task_record *record, const struct task_
   task->cost_seconds = spec->cost_seconds;
   task->deadline_us = spec->deadline_us;
   task->expires_us = spec->expires_us;
+  record->forecast_seconds = spec->predicted_seconds / task_yield(plan, spec->kind);
   record->node = spec->node;
   record->draft = spec->draft;
   record->value_usd = spec->value_usd;
@@ -40,10 +63,14 @@ enum status task_create(struct plan *plan, const struct task_spec *spec, struct 
   return status;
 }
 
+bool task_is_covered(const struct plan *plan, const struct task_spec *spec) {
+  return spending_can_commit(&plan->spending, spec->cost_seconds * TASK_BOOKING_MARGIN + spec->displaced_seconds);
+}
+
 bool task_launch(struct plan *plan, struct task_record *record) {
   if (plan->n_launches == LAUNCHES_MAX) return false;
   struct task *task = &record->task;
-  enum status status = accounts_task_open(plan->accounts, task->id, task->kind, task->tenant);
+  enum status status = accounts_task_open(plan->accounts, task->id, task->kind, task->tenant, task->is_order);
   if (status != STATUS_OK) return false;
   if (!task->is_order && plan->policy == POLICY_FORELAY) {
     double amount = task->cost_seconds * TASK_BOOKING_MARGIN + record->displaced_seconds;
@@ -105,18 +132,60 @@ static void booking_settle_displaced(struct plan *plan, struct task_record *reco
   record->booked_seconds = 0;
 }
 
+/* How long a node is left alone after this end: what was prepared and lost unasked is not worth doing again at once.
+ * The baselines have no account that would teach them so, and wait longer. */
+static uint64_t rest_us(const struct plan *plan, enum task_state state) {
+  switch (state) {
+  case TASK_EXPIRED:
+  case TASK_EVICTED:
+    return (uint64_t)(plan->config.horizons_s[plan->policy == POLICY_FORELAY ? 0 : 1] * 1e6);
+  case TASK_USED:
+  case TASK_WITHHELD:
+    return 0;
+  default:
+    return REST_US;
+  }
+}
+
 /* The node it was for is free for the next one. */
 static void node_release(struct plan *plan, struct task_record *record) {
   if (record->node == FOREST_NONE) return;
   struct note *note = &plan->notes[record->node];
   if (note->task == record->task.id) {
     note->task = 0;
-    /* What was just lost is as a rule not worth doing again at once. */
-    bool is_settled = record->task.state == TASK_USED || record->task.state == TASK_WITHHELD;
-    note->rest_until_us = plan->now_us + (is_settled ? 0 : REST_US);
+    note->rest_until_us = plan->now_us + rest_us(plan, record->task.state);
     observe_wake(plan, record->node, note->rest_until_us);
   }
   record->node = FOREST_NONE;
+}
+
+/* Of RAM, what orders that are ready and not asked for yet may hold. */
+static const double held_share = .3;
+
+/* A state that nobody has asked for yet is not in the shadow of a reactive cache, so that the guard of retention lets
+ * it go first. What speculation prepared has to live with that; what somebody ordered stays for its life. Ancestors
+ * stay as its parents. */
+static void task_hold(struct plan *plan, struct task_record *record) {
+  const struct task *task = &record->task;
+  double limit = held_share * (double)plan->config.budget.ram_bytes;
+  uint64_t bytes = (uint64_t)task->tokens_new * plan->config.bytes_per_token;
+  if (!task->is_order || (double)(plan->held_bytes + bytes) > limit) return;
+  for (uint32_t i = record->n_blocks; i-- > 0;) {
+    const struct held_segment *segment = presence_ending_in(plan->presence, record->keys[i]);
+    if (!segment || !segment->bytes[TIER_RAM]) continue;
+    if (retention_pin(plan->retention, segment->id) != STATUS_OK) return;
+    record->held_segment = segment->id;
+    record->held_bytes = bytes;
+    plan->held_bytes += bytes;
+    return;
+  }
+}
+
+static void task_let_go(struct plan *plan, struct task_record *record) {
+  if (!record->held_segment) return;
+  if (presence_find(plan->presence, record->held_segment)) retention_unpin(plan->retention, record->held_segment);
+  plan->held_bytes -= record->held_bytes;
+  record->held_segment = record->held_bytes = 0;
 }
 
 void task_move(struct plan *plan, struct task_record *record, enum task_state state, const char *reason) {
@@ -127,7 +196,7 @@ void task_move(struct plan *plan, struct task_record *record, enum task_state st
   }
   if (!task_state_may_follow(task->state, state)) return;
   bool was_handed = task->state == TASK_WAITING || task->state == TASK_RUNNING;
-  bool was_planned = task->state == TASK_PLANNED;
+  bool was_planned = task->state == TASK_PLANNED, was_ready = task->state == TASK_READY;
   if (was_planned) launch_remove(plan, task->id);
   task_set_state(task, state, plan->now_us);
   reason_set(record, reason);
@@ -139,11 +208,16 @@ void task_move(struct plan *plan, struct task_record *record, enum task_state st
   booking_settle_work(plan, record);
   if (state == TASK_READY) {
     accounts_task_ready(plan->accounts, task->id, task->predicted_seconds);
+    task_hold(plan, record);
     if (task->expires_us) {
       (void)!heap_set(plan->expiries, taskbook_place(plan->taskbook, record), (double)task->expires_us);
     }
     return;
   }
+  if (was_ready && !task->is_order && state != TASK_CANCELLED) {
+    yield_add(plan, task->kind, record->forecast_seconds, 0);
+  }
+  task_let_go(plan, record);
   booking_settle_displaced(plan, record);
   heap_remove(plan->expiries, taskbook_place(plan->taskbook, record));
   end_forget(plan, record);
@@ -202,6 +276,7 @@ void plan_task_event(struct plan *plan, const struct task_event *event) {
 void task_credit(struct plan *plan, struct task_record *record, uint32_t used_tokens, double realized_seconds) {
   record->task.tokens_used += used_tokens;
   record->task.realized_seconds += realized_seconds;
+  if (!record->task.is_order) yield_add(plan, record->task.kind, 0, realized_seconds);
   if (plan->policy == POLICY_FORELAY && !record->task.is_order && realized_seconds > 0)
     spending_settle(&plan->spending, 0, realized_seconds);
   if (record->task.state == TASK_READY) task_move(plan, record, TASK_USED, NULL);

@@ -5,8 +5,10 @@
 #include "place/placement.h"
 #include "plan/board.h"
 
-enum { PREFIX_BLOCKS_MAX = 1 << 16, REVALUE_US_MIN = 5000000, REVALUE_US_MAX = 300000000 };
+enum { WORTH_HORIZONS = 4, PREFIX_BLOCKS_MAX = 1 << 16, REVALUE_US_MIN = 5000000, REVALUE_US_MAX = 300000000 };
 
+/* A full RAM keeps what is valued for about this many of its turnovers (PREDICTOR section 6: 2 to 3). */
+static const double turnovers = 2.5, full_share = .9;
 /* An ask that comes while its prefix is being computed earns about half of it. */
 static const double share_of_overtaken = .5;
 /* Announced and periodic work begins when it is expected within 1.5 times its own time and this. */
@@ -14,9 +16,10 @@ static const double lead_s = 20;
 
 double valuation_residence_s(const struct plan *plan) {
   const double *horizons = plan->config.horizons_s;
-  if (plan->ram_rate_bytes_per_s <= 0) return horizons[2];
-  double turnover_s = (double)plan->config.budget.ram_bytes / plan->ram_rate_bytes_per_s;
-  return number_clamp(2.5 * turnover_s, horizons[0], horizons[2], horizons[1]);
+  double capacity = (double)plan->config.budget.ram_bytes;
+  bool has_room = (double)board_tier_bytes(plan, TIER_RAM) < full_share * capacity;
+  if (has_room || plan->ram_rate_bytes_per_s <= 0) return horizons[2];
+  return number_clamp(turnovers * capacity / plan->ram_rate_bytes_per_s, horizons[0], horizons[2], horizons[1]);
 }
 
 /* P(an ask within within_s). */
@@ -28,41 +31,44 @@ static double probability_within(struct plan *plan, uint32_t node, double within
 
 void worth_of_node(struct plan *plan, uint32_t node, uint32_t from, uint32_t to, double finish_s, struct worth *ret) {
   struct forecast forecast;
-  demand_forecast(plan->demand, plan->forest, node, plan->now_us, plan->config.horizons_s, 3, &forecast);
+  /* Nothing is counted on that comes after RAM has turned over. */
+  double life_s = valuation_residence_s(plan), horizons[WORTH_HORIZONS];
+  for (int i = 0; i < WORTH_HORIZONS; i++) horizons[i] = life_s * (i + 1) / WORTH_HORIZONS;
+  demand_forecast(plan->demand, plan->forest, node, plan->now_us, horizons, WORTH_HORIZONS, &forecast);
   double before = probability_within(plan, node, finish_s > .001 ? finish_s : .001);
   double w = board_saved_second_usd(plan), second_usd = price_of_speculative_second(&plan->config.price);
   uint64_t bytes = (uint64_t)(to - from) * plan->config.bytes_per_token;
   double prefill_s = cost_prefill_segment_seconds(plan->cost, to - from, from);
   double restore_s = cost_restore_bytes_seconds(plan->cost, TIER_RAM, bytes);
+  double yield = task_yield(plan, valuation_kind(plan, node));
   struct placement_node item = {.bytes = bytes, .prefill_seconds = prefill_s, .saved_second_usd = w};
-  struct placement_forecast expected = {.n_horizons = 3, .compatible = 1, .valid = 1};
-  for (int i = 0; i < 3; i++) {
-    expected.horizon_s[i] = plan->config.horizons_s[i];
+  struct placement_forecast expected = {.n_horizons = WORTH_HORIZONS, .compatible = 1, .valid = 1};
+  for (int i = 0; i < WORTH_HORIZONS; i++) {
+    expected.horizon_s[i] = horizons[i];
     double after = forecast.p_within[i] - before * share_of_overtaken;
-    expected.probability[i] = after > 0 ? after : 0;
+    expected.probability[i] = after > 0 ? after * yield : 0;
   }
   /* An absent node is computed by its first ask; only that one is saved. */
-  expected.asks = expected.probability[2];
+  expected.asks = expected.probability[WORTH_HORIZONS - 1];
   struct placement_option ram = {.tier = TIER_RAM,
                                  .restore_seconds = restore_s,
                                  .acquire_usd = prefill_s * second_usd,
-                                 .multiplier_usd_per_byte_s =
-                                     plan->displaced_usd_per_byte / valuation_residence_s(plan),
+                                 .multiplier_usd_per_byte_s = plan->displaced_usd_per_byte / life_s,
                                  .is_open = plan->config.budget.ram_bytes > 0};
   struct placement placement = placement_choose(&item, &expected, &ram, 1, plan->now_us);
   double saved_s = prefill_s - restore_s;
   *ret = (struct worth){
-      .probability = expected.probability[2],
-      .predicted_seconds = expected.probability[2] * (saved_s > 0 ? saved_s : 0),
+      .probability = expected.probability[WORTH_HORIZONS - 1],
+      .predicted_seconds = expected.probability[WORTH_HORIZONS - 1] * (saved_s > 0 ? saved_s : 0),
       .cost_seconds = prefill_s,
       .value_usd = placement.value_usd,
       .life_s = placement.life_s,
       .tier = placement.tier,
   };
   bool is_timed = forecast.is_announced || strcmp(forecast.forecaster, "periodic") == 0;
-  if (is_timed && forecast.p_within[2] > 0) {
+  if (is_timed && forecast.p_within[WORTH_HORIZONS - 1] > 0) {
     double lead = finish_s * 1.5 + lead_s;
-    ret->is_early = probability_within(plan, node, lead) < .3 * forecast.p_within[2];
+    ret->is_early = probability_within(plan, node, lead) < .3 * forecast.p_within[WORTH_HORIZONS - 1];
   }
 }
 
@@ -156,6 +162,10 @@ void valuation_refresh(struct plan *plan, uint32_t n) {
     struct held_segment *segment = presence_at(plan->presence, place);
     if (segment->id) valuation_of_segment(plan, segment);
   }
+}
+
+enum kind valuation_kind(const struct plan *plan, uint32_t node) {
+  return plan->notes[node].session ? KIND_CONVERSATION : forest_kind(forest_at(plan->forest, node));
 }
 
 uint32_t valuation_units(const struct plan *plan, uint32_t node, uint64_t *ret_units) {

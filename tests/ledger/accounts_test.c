@@ -106,7 +106,7 @@ static void arrive(struct accounts *accounts, uint64_t request, uint64_t path, u
 static void a_prepared_prefix_is_used_once_and_credited(void **state) {
   (void)state;
   struct accounts *accounts = accounts_new(1000, true);
-  assert_int_equal(accounts_task_open(accounts, 7, KIND_DOCUMENT, 0), STATUS_OK);
+  assert_int_equal(accounts_task_open(accounts, 7, KIND_DOCUMENT, 0, false), STATUS_OK);
   accounts_task_spend(accounts, 7, 100, 1.1, 5000);
   accounts_task_ready(accounts, 7, .9);
   for (uint32_t i = 0; i < 6; i++) assert_int_equal(accounts_block_prepared(accounts, 7, key_of(1, i)), STATUS_OK);
@@ -143,10 +143,11 @@ static void a_prepared_prefix_is_used_once_and_credited(void **state) {
 static void what_leaves_unasked_is_wasted(void **state) {
   (void)state;
   struct accounts *accounts = accounts_new(1000, true);
-  assert_int_equal(accounts_task_open(accounts, 1, KIND_SHARED, 2), STATUS_OK);
+  assert_int_equal(accounts_task_open(accounts, 1, KIND_SHARED, 2, true), STATUS_OK);
   accounts_task_spend(accounts, 1, 40, .4, 0);
   assert_int_equal(accounts_block_prepared(accounts, 1, key_of(3, 0)), STATUS_OK);
   assert_int_equal(accounts_block_prepared(accounts, 1, key_of(3, 1)), STATUS_OK);
+  assert_int_equal(accounts_unproven_blocks(accounts), 0); /* an order is no speculation */
   accounts_block_gone(accounts, key_of(3, 1));
   accounts_task_close(accounts, 1);
   assert_float_equal(totals_of(accounts, ACCOUNT_ALL, 0).wasted_tokens, 16, 0);
@@ -155,7 +156,7 @@ static void what_leaves_unasked_is_wasted(void **state) {
   assert_float_equal(totals_of(accounts, ACCOUNT_ALL, 0).wasted_tokens, 40, 0);
   assert_float_equal(totals_of(accounts, ACCOUNT_TENANT, 2).wasted_tokens, 40, 0);
   /* Its place is free again. */
-  assert_int_equal(accounts_task_open(accounts, 1, KIND_SHARED, 2), STATUS_OK);
+  assert_int_equal(accounts_task_open(accounts, 1, KIND_SHARED, 2, true), STATUS_OK);
   accounts_task_close(accounts, 1);
   identities_hold(accounts);
   accounts_destroy(&accounts);
@@ -242,8 +243,8 @@ static void identities_hold_on_random_days(void **state) {
         break;
       }
       case 2:
-        if (accounts_task_open(accounts, ++task, (enum kind)rng_below(&rng, KIND_COUNT),
-                               (uint32_t)rng_below(&rng, 7)) == STATUS_OK) {
+        if (accounts_task_open(accounts, ++task, (enum kind)rng_below(&rng, KIND_COUNT), (uint32_t)rng_below(&rng, 7),
+                               rng_below(&rng, 2)) == STATUS_OK) {
           accounts_task_spend(accounts, task, (uint32_t)rng_below(&rng, 300), rng_uniform(&rng), 10);
           for (uint32_t i = 0; i < n; i++) {
             assert_int_equal(accounts_block_prepared(accounts, task, key_of(path, i)), STATUS_OK);

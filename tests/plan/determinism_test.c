@@ -108,6 +108,7 @@ static void equal_days_give_equal_actions(void **state) {
     for (int run = 0; run < 2; run++) {
       struct plan_config config = world_config(policies[p], 9000, 6000);
       config.holdout = .1;
+      config.exact_reuse = true; /* this world's engine keeps no generated tokens */
       world_open(&worlds[run], &config);
       day_run(&worlds[run], 2026, 500, UINT32_MAX);
     }
@@ -130,6 +131,7 @@ static void a_restart_changes_little(void **state) {
   (void)state;
   struct world plain, restarted;
   struct plan_config config = world_config(POLICY_FORELAY, 9000, 6000);
+  config.exact_reuse = true;
   world_open(&plain, &config);
   world_open(&restarted, &config);
   day_run(&plain, 5, 500, UINT32_MAX);

@@ -255,6 +255,7 @@ static void one_shot_traffic_costs_little(void **state) {
   world_report("one-shot", &world);
   struct totals totals = world_totals(&world);
   assert_true(totals.speculative_seconds < .05 * totals.foreground_seconds);
+  assert_true(totals.speculative_seconds <= 2 + .04 * totals.foreground_seconds); /* grant and probe rate */
   assert_true(totals.hit_tokens == 0);
   totals_reconcile(&world);
   world_close(&world);
