@@ -100,7 +100,8 @@ struct plan {
   uint64_t ram_entered_us;
   block_key gone[GONE_MAX]; /* blocks that were seen leaving, until it is sure that they did not only move */
   uint32_t n_gone;
-  block_key *keys; /* [keys_size]: scratch for one prefix */
+  struct map *leaving; /* those of gone[] that have not come back */
+  block_key *keys;     /* [keys_size]: scratch for one prefix */
   uint32_t keys_size;
   block_key *units; /* [units_size]: scratch of room.c */
   uint32_t units_size;
@@ -124,12 +125,13 @@ struct plan {
   uint64_t demoted_bytes; /* handed out on demotion_day */
   uint32_t demotion_day;
   struct yield yields[KIND_COUNT];
-  double idle_bucket_s;          /* speculative seconds that the idle fraction allows now */
-  uint32_t spent_day;            /* of spent_day_seconds */
-  double spent_day_seconds;      /* speculative, orders included */
-  uint64_t ticked_us;            /* last tick, 0: none */
-  double displaced_usd_per_byte; /* running mean of what victims were worth: the multiplier of RAM */
-  double second_usd;             /* multiplier of a speculative second, of the last selection */
+  uint64_t overhead_bytes[TIER_COUNT]; /* what a tier uses beyond the segments told, as of the last tick */
+  double idle_bucket_s;                /* speculative seconds that the idle fraction allows now */
+  uint32_t spent_day;                  /* of spent_day_seconds */
+  double spent_day_seconds;            /* speculative, orders included */
+  uint64_t ticked_us;                  /* last tick, 0: none */
+  double displaced_usd_per_byte;       /* running mean of what victims were worth: the multiplier of RAM */
+  double second_usd;                   /* multiplier of a speculative second, of the last selection */
   uint64_t n_ticks, n_actions, n_asks;
 };
 

@@ -54,20 +54,38 @@ static void block_gone(struct plan *plan, block_key key) {
 
 void observe_gone(struct plan *plan) {
   for (uint32_t i = 0; i < plan->n_gone; i++) {
-    if (presence_tier(plan->presence, plan->gone[i]) == TIER_NONE) block_gone(plan, plan->gone[i]);
+    bool is_gone = map_remove(plan->leaving, plan->gone[i], NULL);
+    if (is_gone && presence_tier(plan->presence, plan->gone[i]) == TIER_NONE) block_gone(plan, plan->gone[i]);
   }
   plan->n_gone = 0;
+}
+
+/* Whether the preparation that the segment names is still at work on this block: what lies behind its prefix, or came
+ * after it, was computed by others. */
+static bool task_computed(const struct plan *plan, const struct held_segment *segment, block_key key) {
+  const struct task_record *record = taskbook_read(plan->taskbook, segment->task);
+  if (!record || task_record_has_ended(record)) return false;
+  uint32_t first = segment->from / plan->config.block_tokens;
+  for (uint32_t i = 0; i < segment->n_blocks && first + i < record->n_blocks; i++) {
+    if (block_key_equal(segment->keys[i], key)) return block_key_equal(record->keys[first + i], key);
+  }
+  return false;
 }
 
 void observe_presence(void *ctx, const struct held_segment *segment, block_key key, bool is_held) {
   struct plan *plan = ctx;
   if (is_held) {
-    if (segment->task) (void)!accounts_block_prepared(plan->accounts, segment->task, key);
+    /* A state that moves may be told as gone from one place before it is told as present in the next. */
+    if (map_remove(plan->leaving, key, NULL)) return;
+    if (task_computed(plan, segment, key)) (void)!accounts_block_prepared(plan->accounts, segment->task, key);
     return;
   }
-  /* A state that moves may be told as gone from one place before it is told as present in the next. */
   if (plan->n_gone == GONE_MAX) observe_gone(plan);
-  plan->gone[plan->n_gone++] = key;
+  if (map_set(plan->leaving, key, 1) == STATUS_OK) {
+    plan->gone[plan->n_gone++] = key;
+  } else {
+    block_gone(plan, key);
+  }
 }
 
 /* The account that a request is booked under. */

@@ -70,7 +70,7 @@ uint64_t board_tier_limit(const struct plan *plan, enum tier tier) {
 }
 
 uint64_t board_tier_bytes(const struct plan *plan, enum tier tier) {
-  return presence_bytes(plan->presence, tier);
+  return presence_bytes(plan->presence, tier) + plan->overhead_bytes[tier];
 }
 
 uint32_t board_shadow_blocks(const struct plan *plan) {
@@ -250,6 +250,7 @@ enum status plan_create(const struct plan_config *config, struct plan **ret_plan
   if ((status = docket_create(REQUESTS_MAX, &plan->docket)) != STATUS_OK) goto out;
   if ((status = map_create(0, &plan->task_ends)) != STATUS_OK) goto out;
   if ((status = map_create(DRAFTS_MAX, &plan->drafts)) != STATUS_OK) goto out;
+  if ((status = map_create(0, &plan->leaving)) != STATUS_OK) goto out;
   if ((status = heap_create(&plan->expiries)) != STATUS_OK) goto out;
   if ((status = heap_create(&plan->wakes)) != STATUS_OK) goto out;
   if ((status = heap_create(&plan->revalues)) != STATUS_OK) goto out;
@@ -278,6 +279,7 @@ void plan_destroy(struct plan **reference) {
   if (plan->workload) workload_destroy(&plan->workload);
   if (plan->task_ends) map_destroy(&plan->task_ends);
   if (plan->drafts) map_destroy(&plan->drafts);
+  if (plan->leaving) map_destroy(&plan->leaving);
   if (plan->expiries) heap_destroy(&plan->expiries);
   if (plan->wakes) heap_destroy(&plan->wakes);
   if (plan->revalues) heap_destroy(&plan->revalues);

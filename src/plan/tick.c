@@ -3,10 +3,18 @@
 
 #include "plan/board.h"
 
-enum { REVALUED_A_TICK = 256, TWIN_REVALUED_A_TICK = 64, DAY_S = 86400 };
+enum { REVALUED_A_TICK = 256, TWIN_REVALUED_A_TICK = 64, DAY_S = 86400, OVERHEAD_PART = 32 };
 
 /* Speculative seconds that may be saved up while nothing is worth doing. */
 static const double idle_bucket_s_max = 30;
+
+/* Headers, reservations: what the store counts and no event tells. Told numbers lag behind each other, so it is kept
+ * small. */
+static void overhead_update(struct plan *plan, enum tier tier) {
+  uint64_t told = presence_bytes(plan->presence, tier), used = plan->load.used_bytes[tier];
+  uint64_t most = board_tier_limit(plan, tier) / OVERHEAD_PART, over = used > told ? used - told : 0;
+  plan->overhead_bytes[tier] = over < most ? over : most;
+}
 
 static void time_pass(struct plan *plan, const struct load *load) {
   plan->load = *load;
@@ -19,6 +27,8 @@ static void time_pass(struct plan *plan, const struct load *load) {
   }
   if (plan->idle_bucket_s > idle_bucket_s_max) plan->idle_bucket_s = idle_bucket_s_max;
   plan->ticked_us = plan->now_us;
+  overhead_update(plan, TIER_RAM);
+  overhead_update(plan, TIER_SSD);
   observe_gone(plan);
   holdout_settle(plan->holdout, plan->now_us);
   tasks_expire(plan);
