@@ -10,7 +10,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-enum { READ_BYTES = 65536 };
+enum { READ_BYTES = 16384 };
 
 static enum status io_error(struct error *error, const char *path, const char *what) {
   enum status status = errno == ENOENT                     ? STATUS_NOT_FOUND
@@ -21,7 +21,7 @@ static enum status io_error(struct error *error, const char *path, const char *w
 
 static enum status read_all(int fd, const char *path, size_t size_max, struct buffer *into, struct error *error) {
   size_t left = size_max;
-  char piece[16384];
+  char piece[READ_BYTES];
   for (;;) {
     ssize_t n = read(fd, piece, sizeof piece);
     if (n < 0 && errno == EINTR) continue;
