@@ -118,6 +118,12 @@ static void node_add(struct choosing *choosing, uint32_t node, uint32_t matched_
   if (tokens > item->to && tokens < item->to + plan->config.block_tokens) item->to = tokens;
 }
 
+/* Whether there is a reason to expect exactly this prefix again: a conversation that goes on here, a document, a head,
+ * a branching, a whole prompt that came back, or somebody's word. The end of some prompt is none. */
+static bool node_has_reason(const struct forest_node *at, const struct note *note) {
+  return note->session || at->documents || at->heads || at->n_children >= 2 || at->repeats || at->pins;
+}
+
 static void node_consider(struct choosing *choosing, uint32_t node, double queued_s) {
   struct plan *plan = choosing->plan;
   const struct forest_node *at = forest_at(plan->forest, node);
@@ -131,7 +137,7 @@ static void node_consider(struct choosing *choosing, uint32_t node, double queue
   bool is_begun = open && (open->task.state != TASK_PLANNED || open->booked_seconds > 0);
   bool may_prepare =
       (at->may_prepare || at->last_us == 0) && !note->is_unwanted && note->has_tokens && at->pass_material;
-  if (is_begun || !may_prepare) return;
+  if (is_begun || !may_prepare || !node_has_reason(at, note)) return;
   uint32_t n = board_prefix(plan, node);
   if (!n || map_get(plan->task_ends, plan->keys[n - 1], NULL)) return;
   uint32_t matched = presence_match(plan->presence, plan->keys, n, TIER_SSD);
@@ -187,6 +193,11 @@ static bool item_is_open(struct choosing *choosing, const struct item *item) {
   return item->worth.tier != TIER_NONE && item->worth.probability >= probability_min;
 }
 
+/* Of the engine's sequences, one may hold what RAM does not take. */
+static double sequence_bytes(const struct plan *plan) {
+  return plan->config.sequences < 2 ? 0 : (double)plan->config.budget.device_bytes / plan->config.sequences;
+}
+
 enum { ROW_SECONDS = 0, ROW_UNPROVEN, ROW_ACCOUNT, ROWS };
 
 /* choice[n]: 1 where the item is taken. */
@@ -212,7 +223,7 @@ static bool items_select(struct choosing *choosing, uint8_t *choice) {
   problem.weight[0][ROW_ACCOUNT] = account;
   /* Work can be interrupted at any time, so that a single item longer than the slot may begin in it. */
   problem.budget[ROW_SECONDS] = longest_s > slot_s ? longest_s : slot_s;
-  problem.budget[ROW_UNPROVEN] = room_unproven_left(plan);
+  problem.budget[ROW_UNPROVEN] = room_unproven_left(plan) + sequence_bytes(plan);
   problem.budget[ROW_ACCOUNT] = plan->spending.balance;
   struct selector_result result = {.choice = choice};
   if (selector_solve(selector_find("macro"), &problem, NULL, &result) != STATUS_OK) return false;
@@ -251,9 +262,10 @@ static struct task_spec spec_of_path(struct choosing *choosing, uint32_t leaf) {
 
 static void record_explain(struct task_record *record, const struct plan *plan, uint32_t depth) {
   const struct task *task = &record->task;
+  double life_s = task->tier == TIER_DEVICE ? plan->config.horizons_s[0] : valuation_residence_s(plan);
   snprintf(record->task.reason, sizeof record->task.reason,
-           "asked within %.0f s with p %.2f: saves %.2f s for %.2f s of %u tokens behind %u, worth %.2g USD",
-           valuation_residence_s(plan), task->probability, task->predicted_seconds, task->cost_seconds,
+           "asked within %.0f s with p %.2f: to %s, saves %.2f s for %.2f s of %u tokens behind %u, worth %.2g USD",
+           life_s, task->probability, tier_name(task->tier), task->predicted_seconds, task->cost_seconds,
            task->tokens_new, depth, record->value_usd);
 }
 
@@ -265,6 +277,23 @@ static struct task_record *record_for(struct plan *plan, const struct task_spec 
     return record;
   }
   return task_create(plan, spec, &record) == STATUS_OK ? record : NULL;
+}
+
+/* RAM has no room for it, but it will be asked for so soon that the engine's own sequence can hold it until then. */
+static bool spec_move_to_device(struct plan *plan, struct task_spec *spec) {
+  if ((double)spec->tokens * (double)plan->config.bytes_per_token > sequence_bytes(plan)) return false;
+  struct forecast forecast;
+  demand_forecast(plan->demand, plan->forest, spec->node, plan->now_us, plan->config.horizons_s, 1, &forecast);
+  double probability = forecast.p_within[0] * task_yield(plan, spec->kind);
+  if (probability < probability_min) return false;
+  double shrink = spec->probability > 0 ? probability / spec->probability : 0;
+  spec->tier = TIER_DEVICE;
+  spec->predicted_seconds *= shrink;
+  spec->value_usd *= shrink;
+  spec->probability = probability;
+  spec->displaced_seconds = 0;
+  spec->expires_us = plan->now_us + (uint64_t)(plan->config.horizons_s[0] * 1e6);
+  return true;
 }
 
 static void path_begin(struct choosing *choosing, uint32_t leaf) {
@@ -281,7 +310,8 @@ static void path_begin(struct choosing *choosing, uint32_t leaf) {
     return;
   }
   uint64_t bytes = (uint64_t)spec.tokens_new * plan->config.bytes_per_token;
-  if (!room_is_likely(plan, bytes, spec.value_usd)) {
+  bool fits_ram = (double)bytes <= room_unproven_left(plan) && room_is_likely(plan, bytes, spec.value_usd);
+  if (!fits_ram && !spec_move_to_device(plan, &spec)) {
     observe_wake(plan, spec.node, plan->now_us + NO_ROOM_WAKE_US);
     return;
   }

@@ -128,7 +128,10 @@ static void ask_learn(struct plan *plan, const struct ask *ask, struct forest_pa
   demand_observe(plan->demand, plan->forest, ask, path);
   observe_materials(plan, path);
   if (path->end != FOREST_NONE) plan->notes[path->end].tokens = ask->prompt_tokens;
-  if (path->continued != FOREST_NONE) plan->notes[path->continued].session = 0;
+  for (uint32_t i = 0; ask->session && i < path->n_nodes; i++) { /* the turn that was waited for has come */
+    struct note *note = &plan->notes[path->nodes[i]];
+    if (note->session == ask->session) note->session = 0;
+  }
 }
 
 enum status plan_ask(struct plan *plan, const struct ask *ask) {

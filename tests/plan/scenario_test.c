@@ -158,6 +158,48 @@ static void conversations_are_prepared_and_used(void **state) {
   world_close(&world);
 }
 
+/* RAM full of other things: what is expected within a minute is prepared in the engine's own sequences. */
+static void a_full_ram_leaves_the_device(void **state) {
+  (void)state;
+  struct world world;
+  struct plan_config config = world_config(POLICY_FORELAY, 400, 0);
+  config.exact_reuse = true;
+  config.budget.device_bytes = 4 * 2000 * WORLD_TOKEN_BYTES;
+  world_open(&world, &config);
+  struct rng rng;
+  rng_init(&rng, 21);
+  static struct world_prefix history, prompt, next, other;
+  uint64_t session = 1;
+  for (uint32_t round = 0; round < 80; round++) {
+    uint32_t turn = round % 8 + 1;
+    if (turn == 1) {
+      session++;
+      prefix_clear(&history);
+      prefix_add(&history, 1, 320);
+    }
+    prompt = next = history;
+    prefix_add(&prompt, rng_next(&rng), 48);
+    prefix_add(&next, rng_next(&rng), 128); /* as rendered, not as asked */
+    (void)world_ask(&world,
+                    &(struct world_request){
+                        .prompt = &prompt, .next = &next, .session = session, .turn = turn, .head_tokens = 320});
+    world_run(&world, 6);
+    prefix_clear(&other);
+    prefix_add(&other, rng_next(&rng), 640);
+    (void)world_ask(&world, &(struct world_request){.prompt = &other});
+    world_run(&world, 6);
+    history = next;
+  }
+  world_report("full RAM", &world);
+  struct task tasks[256];
+  size_t n = plan_tasks(world.plan, UINT32_MAX, tasks, 256), on_device = 0;
+  for (size_t i = 0; i < n; i++) on_device += tasks[i].tier == TIER_DEVICE && tasks[i].state == TASK_USED;
+  print_message("used from the device: %zu\n", on_device);
+  assert_true(on_device >= 5);
+  totals_reconcile(&world);
+  world_close(&world);
+}
+
 /* Documents that their owner announces are prepared behind the head, and asked about. */
 static void documents_are_prepared(void **state) {
   (void)state;
@@ -332,6 +374,7 @@ int main(void) {
       cmocka_unit_test(off_means_off),
       cmocka_unit_test(drafts_grow),
       cmocka_unit_test(conversations_are_prepared_and_used),
+      cmocka_unit_test(a_full_ram_leaves_the_device),
       cmocka_unit_test(documents_are_prepared),
       cmocka_unit_test(periodic_prompts_are_prepared),
       cmocka_unit_test(one_shot_traffic_costs_little),

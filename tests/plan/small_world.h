@@ -26,7 +26,8 @@ enum {
   WORLD_BLOCKS_MAX = 512,
   WORLD_SEGMENTS_MAX = 20000,
   WORLD_JOBS_MAX = 32,
-  WORLD_MATERIALS_MAX = 20000
+  WORLD_MATERIALS_MAX = 20000,
+  WORLD_SEQUENCES_MAX = 8
 };
 
 static const double world_token_s = 1.0 / 300;
@@ -42,6 +43,12 @@ struct world_segment {
   uint32_t from, to, n_blocks;
   block_key keys[WORLD_SEGMENT_BLOCKS];
   bool in_ram, on_ssd;
+};
+
+/* A sequence of the engine: what was computed in it last. */
+struct world_sequence {
+  struct world_prefix prefix; /* n 0: empty */
+  uint64_t id, used;          /* segment told; order of use */
 };
 
 struct world_job {
@@ -64,6 +71,9 @@ struct world {
   struct world_job jobs[WORLD_JOBS_MAX];
   uint32_t n_jobs;
   uint64_t ram_bytes, ssd_bytes, ram_bytes_max;
+  struct world_sequence sequences[WORLD_SEQUENCES_MAX]; /* [n_sequences] */
+  uint32_t n_sequences;
+  uint64_t next_sequence_id, sequence_clock;
   uint64_t next_request;
   double foreground_s, idle_s;
   uint64_t digest; /* over all actions */
@@ -108,6 +118,7 @@ static inline void world_open(struct world *world, const struct plan_config *con
   assert_non_null(world->segments);
   assert_non_null(world->materials);
   assert_int_equal(map_create(0, &world->ends), STATUS_OK);
+  if (config->budget.device_bytes) world->n_sequences = config->sequences;
   for (int i = 0; i < 8; i++) plan_prefill_sample(world->plan, 512, 256, 512 * world_token_s);
   for (int i = 0; i < 8; i++) plan_restore_sample(world->plan, TIER_RAM, 1 << 20, .0005);
   for (int i = 0; i < 8; i++) plan_restore_sample(world->plan, TIER_SSD, 1 << 20, .01);
@@ -208,6 +219,56 @@ static inline struct world_segment *segment_ending(struct world *world, block_ke
   return map_get(world->ends, key, &place) ? &world->segments[place] : NULL;
 }
 
+static inline uint32_t prefix_common(const struct world_prefix *a, const struct world_prefix *b) {
+  uint32_t n = 0;
+  while (n < a->n && n < b->n && block_key_equal(a->keys[n], b->keys[n])) n++;
+  return n;
+}
+
+/* The sequence that shares most with the prefix. */
+static inline struct world_sequence *sequence_match(struct world *world, const struct world_prefix *prefix,
+                                                    uint32_t *ret_blocks) {
+  struct world_sequence *best = NULL;
+  *ret_blocks = 0;
+  for (uint32_t i = 0; i < world->n_sequences; i++) {
+    uint32_t blocks = prefix_common(&world->sequences[i].prefix, prefix);
+    if (blocks > *ret_blocks) {
+      *ret_blocks = blocks;
+      best = &world->sequences[i];
+    }
+  }
+  return best;
+}
+
+/* The prefix was computed: in the sequence it extends, else in the one unused for longest. As the daemon tells it: gone
+ * first, then present. */
+static inline void sequence_put(struct world *world, const struct world_prefix *prefix, uint64_t task) {
+  if (!world->n_sequences || !prefix->n) return;
+  uint32_t blocks;
+  struct world_sequence *sequence = sequence_match(world, prefix, &blocks);
+  if (!sequence || blocks < sequence->prefix.n) {
+    sequence = &world->sequences[0];
+    for (uint32_t i = 1; i < world->n_sequences; i++) {
+      if (world->sequences[i].used < sequence->used) sequence = &world->sequences[i];
+    }
+  }
+  struct segment_event event = {.at_us = world->now_us, .segment = sequence->id, .tier = TIER_DEVICE};
+  if (sequence->prefix.n) plan_segment(world->plan, &event);
+  sequence->prefix = *prefix;
+  sequence->used = ++world->sequence_clock;
+  sequence->id = (UINT64_C(1) << 40) + ++world->next_sequence_id;
+  event = (struct segment_event){.at_us = world->now_us,
+                                 .segment = sequence->id,
+                                 .tier = TIER_DEVICE,
+                                 .is_present = true,
+                                 .to = prefix->tokens,
+                                 .bytes = (uint64_t)prefix->tokens * WORLD_TOKEN_BYTES,
+                                 .n_blocks = prefix->n,
+                                 .keys = prefix->keys,
+                                 .task = task};
+  plan_segment(world->plan, &event);
+}
+
 /* Leading blocks that lie in RAM or on SSD; *ret_slow of them on SSD only. */
 static inline uint32_t world_match(struct world *world, const struct world_prefix *prefix, uint32_t *ret_slow) {
   uint32_t matched = 0;
@@ -304,7 +365,9 @@ static inline double job_work(struct world *world, double seconds) {
   struct world_job *job = &world->jobs[0];
   struct world_prefix prefix = job_prefix(world, job);
   if (!job->is_begun) {
-    uint32_t slow, matched = world_match(world, &prefix, &slow);
+    uint32_t slow, on_device, matched = world_match(world, &prefix, &slow);
+    (void)sequence_match(world, &prefix, &on_device);
+    if (on_device > matched) matched = on_device;
     job->is_begun = true;
     job->done = matched * WORLD_BLOCK;
     job->left_s = (prefix.tokens - job->done) * world_token_s;
@@ -320,7 +383,8 @@ static inline double job_work(struct world *world, double seconds) {
   job->computed = prefix.tokens - job->done;
   job->done = prefix.tokens;
   job_event(world, job, TASK_RUNNING);
-  world_save(world, &prefix, job->action.task);
+  sequence_put(world, &prefix, job->action.task);
+  if (job->action.tier != TIER_DEVICE) world_save(world, &prefix, job->action.task);
   job_event(world, job, TASK_READY);
   job_remove(world, 0);
   return seconds - step;
@@ -424,11 +488,15 @@ static inline uint32_t world_ask(struct world *world, const struct world_request
                     .may_learn = true,
                     .may_prepare = true};
   assert_int_equal(plan_ask(world->plan, &ask), STATUS_OK);
-  uint32_t slow, matched = world_match(world, request->prompt, &slow);
+  uint32_t slow, on_device, matched = world_match(world, request->prompt, &slow);
+  (void)sequence_match(world, request->prompt, &on_device);
+  if (on_device >= matched) slow = 0;
+  if (on_device > matched) matched = on_device;
   uint32_t hit = matched * WORLD_BLOCK, computed = ask.prompt_tokens - hit;
   double seconds = computed * world_token_s, now_s = (double)world->now_us / 1e6;
   world->busy_until_s = (world->busy_until_s > now_s ? world->busy_until_s : now_s) + seconds;
   world->foreground_s += seconds;
+  sequence_put(world, request->prompt, 0);
   world_save(world, request->prompt, 0);
   struct outcome outcome = {.request = ask.request,
                             .at_us = world->now_us,
@@ -437,8 +505,13 @@ static inline uint32_t world_ask(struct world *world, const struct world_request
                             .output_tokens = 64,
                             .restore_us = (uint64_t)(hit * .4),
                             .prefill_us = (uint64_t)(seconds * 1e6)};
-  outcome.hit_tokens[TIER_RAM] = hit - slow * WORLD_BLOCK;
+  outcome.hit_tokens[TIER_DEVICE] = on_device * WORLD_BLOCK;
+  outcome.hit_tokens[TIER_RAM] = hit - (on_device + slow) * WORLD_BLOCK;
   outcome.hit_tokens[TIER_SSD] = slow * WORLD_BLOCK;
+  if (outcome.hit_tokens[TIER_DEVICE] + outcome.hit_tokens[TIER_SSD] > hit) {
+    outcome.hit_tokens[TIER_SSD] = hit - outcome.hit_tokens[TIER_DEVICE];
+    outcome.hit_tokens[TIER_RAM] = 0;
+  }
   if (request->next) {
     outcome.next_tokens = request->next->tokens;
     outcome.n_next = request->next->n;
