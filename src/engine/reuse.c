@@ -151,6 +151,9 @@ static enum status check(const struct reuse *reuse, const struct reuse_request *
   if (request->lane == LANE_SPECULATIVE && (reuse->speculative != NULL || first_in(reuse, REUSE_TAKING_OVER) != NULL)) {
     return error_set(error, STATUS_BUSY, "a preparation is running");
   }
+  if (request->lane == LANE_SPECULATIVE && reuse->keeps != NULL) { /* its pieces would stretch the copy */
+    return error_set(error, STATUS_BUSY, "finished states are being copied");
+  }
   if (request->lane == LANE_SPECULATIVE && sequences_victim(&reuse->table) == SEQUENCE_NONE) {
     return error_set(error, STATUS_BUSY, "requests have all sequences");
   }

@@ -117,19 +117,20 @@ struct reuse_options {
 };
 
 MUST_USE enum status reuse_open(const struct reuse_options *options, struct reuse **ret_reuse, struct error *error);
-/* Fails all jobs with STATUS_CLOSED. Call it before engine_close. */
+/* Stops the engine and fails all jobs with STATUS_CLOSED, now. Call it before engine_close and depot_close. */
 void reuse_close(struct reuse **reuse);
 
 /* Longest prompt that fits beside `output_tokens` of answer. */
 uint32_t reuse_prompt_tokens_max(const struct reuse *reuse, uint32_t output_tokens);
 
-/* STATUS_FULL: the queue is full (429); STATUS_TOO_LONG: does not fit the context; STATUS_INVALID. At most one
- * speculative job at a time: STATUS_BUSY while there is one, or while real requests leave no sequence for it. */
+/* STATUS_FULL: the queue is full (429); STATUS_TOO_LONG: does not fit the context; STATUS_INVALID; STATUS_CLOSED. At
+ * most one speculative job at a time: STATUS_BUSY while there is one, while finished states are being copied to RAM, or
+ * while real requests leave no sequence for it. `started` may come before this returns, after *ret_job is set. */
 MUST_USE enum status reuse_submit(struct reuse *reuse, const struct reuse_request *request,
                                   const struct reuse_sink *sink, void *sink_ctx, struct reuse_job **ret_job,
                                   struct error *error);
 /* The client has left, or the preparation is not wanted any more. failed(STATUS_CANCELLED) follows within a
- * micro-batch. */
+ * micro-batch; where the engine has not begun, perhaps before this returns. */
 void reuse_cancel(struct reuse *reuse, struct reuse_job *job);
 
 /* Saves to RAM what of these tokens' canonical state lies in an idle sequence and not in RAM yet. `done` exactly once,
