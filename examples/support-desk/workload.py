@@ -24,7 +24,7 @@ QUESTIONS = (
 )
 
 
-def passages(size_chars=560):
+def passages(size_chars=360):
     """The project's own documentation, cut into passages of about size_chars at paragraph ends."""
     result = []
     for path in sorted([ROOT / "README.md", ROOT / "ARCHITECTURE.md", *(ROOT / "docs").rglob("*.md")]):

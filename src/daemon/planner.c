@@ -52,14 +52,14 @@ static void deliver(void *ctx) {
 static bool tick(struct planner *planner, const struct load *load) {
   struct batch *batch = malloc(sizeof *batch);
   if (batch == NULL) return false;
-  batch->planner = planner;
-  batch->n = 0;
-  if (plan_tick(planner->plan, load, clock_unix_us(), batch->actions, ACTIONS_MAX, &batch->n) != STATUS_OK ||
-      batch->n == 0 || !planner->config.post(planner->config.post_ctx, deliver, batch)) {
+  *batch = (struct batch){.planner = planner};
+  enum status status = plan_tick(planner->plan, load, clock_unix_us(), batch->actions, ACTIONS_MAX, &batch->n);
+  size_t n = status == STATUS_OK ? batch->n : 0; /* the batch is the loop's once it is posted */
+  if (n == 0 || !planner->config.post(planner->config.post_ctx, deliver, batch)) {
     free(batch);
     return false;
   }
-  return batch->n == ACTIONS_MAX;
+  return n == ACTIONS_MAX;
 }
 
 static struct timespec timespec_of(uint64_t unix_us) {

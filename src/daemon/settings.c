@@ -40,7 +40,7 @@ static const struct option options[] = {
     {"prepare", OPTION_FLAG, "on|off", "on", 0, 0, NULL, AT(prepare), "off: reactive only, with the same caps", NULL},
     {"policy", OPTION_CHOICE, "NAME", "forelay", 0, 0, policy_names, AT(policy),
      "what decides: forelay, or a baseline to compare with (lru, frequency, workload)", NULL},
-    {"holdout", OPTION_NUMBER, "SHARE", ".05", 0, 1, NULL, AT(holdout),
+    {"holdout", OPTION_NUMBER, "SHARE", ".05", 0, .5, NULL, AT(holdout),
      "share of units deliberately not prepared, to measure what preparation brings", NULL},
     {"queue", OPTION_COUNT, "N", "64", 1, 65536, NULL, AT(queue),
      "requests that may wait; the next one is answered 429", NULL},

@@ -187,9 +187,6 @@ static void end_cancelled(struct embedded *embedded) {
     struct engine_job *job = embedded->jobs[i];
 
     if (job->phase != JOB_ENDED && atomic_load(&job->is_cancelled)) {
-      if (job->phase == JOB_SUBMITTED) {
-        job->position = model_seq_tokens(embedded->place.model, job->request.seq);
-      }
       job_end(job, STATUS_CANCELLED);
     }
   }

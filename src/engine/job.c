@@ -84,6 +84,11 @@ enum status job_create(const struct engine_request *request, const struct engine
     (void)error_set(error, status, "engine: no memory for a job of %u tokens", (unsigned)request->n_tokens);
     goto out;
   }
+  /* Until it has begun, nothing of the prompt lies in the sequence but what is to be kept there. */
+  job->position = request->n_restore > 0 ? 0 : request->keep_tokens;
+  job->result.prefill.cached_tokens = job->position;
+  job->result.prefill.canonical_tokens =
+      request->canonical_tokens < job->position ? request->canonical_tokens : job->position;
   job->result.output = job->output;
   job->result.stop = STOP_NONE;
   *ret_job = job;
@@ -254,7 +259,6 @@ void job_begin(struct engine_job *job, const struct job_place *place) {
     enum status status = sampler_create(place->model, request->sampling, &job->sampler, &job->error);
 
     if (status != STATUS_OK) {
-      job->position = model_seq_tokens(place->model, request->seq);
       job_end(job, status);
       return;
     }

@@ -76,7 +76,10 @@ uint64_t board_tier_bytes(const struct plan *plan, enum tier tier) {
 uint32_t board_shadow_blocks(const struct plan *plan) {
   const struct budget *budget = &plan->config.budget;
   uint64_t block_bytes = plan->config.bytes_per_token * plan->config.block_tokens;
-  uint64_t blocks = (budget->device_bytes + budget->ram_bytes + budget->ssd_bytes) / block_bytes;
+  /* What lies in the engine's sequences is copied to the tiers below as soon as the engine is idle: where there are
+   * such tiers, the device adds no content of its own that would last. */
+  uint64_t bytes = budget->ram_bytes + budget->ssd_bytes;
+  uint64_t blocks = (bytes > 0 ? bytes : budget->device_bytes) / block_bytes;
   return blocks < TWIN_BLOCKS_MAX ? (uint32_t)blocks : TWIN_BLOCKS_MAX;
 }
 

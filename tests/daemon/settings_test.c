@@ -93,7 +93,7 @@ static void a_wrong_flag_is_named(void **state) {
   refuse_flags(2, (const char *[]){"--rum", "1GiB"}, "--rum");
   refuse_flags(1, (const char *[]){"--ram"}, "--ram needs a value");
   refuse_flags(2, (const char *[]){"--ram", "lots"}, "--ram: 'lots'");
-  refuse_flags(2, (const char *[]){"--holdout", "1.5"}, "from 0 to 1");
+  refuse_flags(2, (const char *[]){"--holdout", "1.5"}, "from 0 to 0.5");
   refuse_flags(2, (const char *[]){"--slots", "0"}, "--slots");
   refuse_flags(2, (const char *[]){"--reuse", "fuzzy"}, "near, exact, off");
   refuse_flags(1, (const char *[]){"model.gguf"}, "'model.gguf'");

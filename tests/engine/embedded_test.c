@@ -378,6 +378,30 @@ static void test_speculation_yields_and_goes_on(void **state) {
   free(few);
 }
 
+/* What lay in the sequence before is not the prompt of a job that never began. */
+static void test_cancelled_before_it_began(void **state) {
+  int32_t *old = sample_tokens(model, 14, 150), *tokens = sample_tokens(model, 15, 600);
+  struct engine_request first = prefill_request(LANE_REAL, 1, old, 150);
+  struct engine_request slow = prefill_request(LANE_REAL, 0, tokens, 600), never = answer_request(1, old, 100);
+  struct witness first_witness, slow_witness, never_witness;
+
+  (void)state;
+  run(&first, &first_witness);
+  never.keep_tokens = 10;
+  never.canonical_tokens = 9;
+  (void)submit(&slow, &slow_witness);
+  assert_false(pump_run(&pump, 50)); /* its first call runs */
+  engine_cancel(engine, submit(&never, &never_witness));
+  finish(&never_witness);
+  assert_int_equal(never_witness.status, STATUS_CANCELLED);
+  assert_int_equal(never_witness.result.prefill.computed_tokens, 0);
+  assert_int_equal(never_witness.result.seq_tokens, 10);
+  assert_int_equal(never_witness.result.prefill.canonical_tokens, 9);
+  finish(&slow_witness);
+  free(old);
+  free(tokens);
+}
+
 static void test_stop_text_and_length(void **state) {
   int32_t *tokens = sample_tokens(model, 10, 80);
   struct engine_request request = answer_request(0, tokens, 80);
@@ -554,6 +578,7 @@ int main(void) {
       cmocka_unit_test(test_short_request_passes_a_long_one),
       cmocka_unit_test(test_a_client_that_leaves_frees_the_engine),
       cmocka_unit_test(test_speculation_yields_and_goes_on),
+      cmocka_unit_test(test_cancelled_before_it_began),
       cmocka_unit_test(test_stop_text_and_length),
       cmocka_unit_test(test_wrong_requests_are_refused),
       cmocka_unit_test(test_random_cancels_end_once),
