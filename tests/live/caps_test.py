@@ -35,14 +35,14 @@ class Watch(threading.Thread):
 
 class Caps(unittest.TestCase):
     def test_caps_hold_under_ten_times_their_volume(self):
-        ram, ssd = 24 * MiB, 48 * MiB
+        ram, ssd = 12 * MiB, 24 * MiB
         with live.Folder() as data, live.forelay(data, "--context", "1024", "--slots", "2", "--ram", str(ram), "--ssd", str(ssd), "--ssd-writes", "1GiB") as server:
-            live.complete(server, live.text_of(server, 900, seed=999), 1)
+            live.complete(server, live.text_of(server, 500, seed=999), 1)
             states = pathlib.Path(data) / "states"
             watch, resident = Watch(states), server.resident_bytes()
             watch.start()
-            for seed in range(40):  # 40 x 500 tokens: 440 MiB of state
-                prompt = live.text_of(server, 500, seed=seed)
+            for seed in range(24):  # 24 x 300 tokens: 165 MiB of state
+                prompt = live.text_of(server, 300, seed=seed)
                 live.complete(server, prompt, 1)
                 if seed % 4 == 0:
                     live.complete(server, prompt, 1)  # asked for twice: worth writing
@@ -59,10 +59,10 @@ class Caps(unittest.TestCase):
         options = ("--context", "1024", "--slots", "1", "--ram", "64MiB", "--ssd", "64MiB")
         draw = random.Random(5)
         with live.Folder() as data:
-            for round_number in range(6):
+            for round_number in range(4):
                 server = live.forelay(data, *options).start()
                 try:
-                    prompt = live.text_of(server, 600, seed=round_number)
+                    prompt = live.text_of(server, 300, seed=round_number)
                     for _ in range(3):
                         live.complete(server, prompt, 1)
                     time.sleep(draw.uniform(0, 0.3))  # the kill's own moment
@@ -72,15 +72,15 @@ class Caps(unittest.TestCase):
                 status = server.json("GET", "/forelay/v1/status")
                 self.assertEqual(status["states"]["rejected"], 0)
                 self.assertFalse([file for file in (pathlib.Path(data) / "states").iterdir() if file.name.endswith(".tmp")])
-                first = live.complete(server, live.text_of(server, 600, seed=0), 8)
-                cold = live.complete(server, live.text_of(server, 600, seed=0), 8, {"x-forelay-reuse": "off"})
+                first = live.complete(server, live.text_of(server, 300, seed=0), 8)
+                cold = live.complete(server, live.text_of(server, 300, seed=0), 8, {"x-forelay-reuse": "off"})
                 self.assertEqual(first.text, cold.text)
 
     def test_damaged_files_are_never_used(self):
         options = ("--context", "1024", "--slots", "1", "--ram", "64MiB", "--ssd", "64MiB", "--reuse", "exact")
         with live.Folder() as data:
             with live.forelay(data, *options) as server:
-                prompt = live.text_of(server, 600, seed=77)
+                prompt = live.text_of(server, 300, seed=77)
                 texts = {live.complete(server, prompt, 8).text for _ in range(3)}
             files = sorted((pathlib.Path(data) / "states").glob("*.fkv"))
             self.assertTrue(files)
@@ -109,8 +109,8 @@ class Caps(unittest.TestCase):
             subprocess.run(["mount", "-t", "tmpfs", "-o", "size=12m", "forelay-test", data], check=True)
             try:
                 with live.forelay(data, "--context", "1024", "--slots", "1", "--ram", "64MiB", "--ssd", "1GiB") as server:
-                    for seed in range(6):
-                        prompt = live.text_of(server, 500, seed=seed)
+                    for seed in range(4):
+                        prompt = live.text_of(server, 300, seed=seed)
                         for _ in range(2):
                             live.complete(server, prompt, 1)
                     last = live.complete(server, prompt, 1)
@@ -131,7 +131,7 @@ class Caps(unittest.TestCase):
             options = ("--context", "1024", "--slots", "1", "--ram", "64MiB", "--ssd", "64MiB")
             home = os.path.join(data, "home")
             with live.forelay(home, *options) as server:
-                prompt = live.text_of(server, 400, seed=1)
+                prompt = live.text_of(server, 300, seed=1)
                 for _ in range(3):
                     live.complete(server, prompt, 1)
             self.assertTrue(list(pathlib.Path(home, "states").glob("*.fkv")))

@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import os
 import pathlib
 import shutil
 import sys
@@ -15,6 +16,10 @@ import process  # noqa: E402
 PROGRAM = pathlib.Path(sys.argv.pop(1) if len(sys.argv) > 1 and not sys.argv[1].startswith("-") else ROOT / "build" / "release" / "forelay").resolve()
 WORDS = ("harbor lantern copper meadow signal winter paper engine garden silver river window market stone letter bridge "
          "candle forest mirror needle orange pocket quarter ribbon saddle timber violet wagon yellow anchor basket").split()
+
+
+# Bars on time are for a machine of one's own; elsewhere FORELAY_SLACK (CI: 2.5) widens them. What was measured is printed.
+SLACK = float(os.environ.get("FORELAY_SLACK") or ("2.5" if os.environ.get("CI") else "1"))
 
 
 class Folder:

@@ -40,7 +40,7 @@ class Prepared(unittest.TestCase):
                 ratios.append(answer.first_s)
             limit = 1.5 * (memcpy_seconds(4000 * BYTES_PER_TOKEN) + live.median(decode)) + 0.015
             print(f"prepared 4,000 tokens: first token after {live.median(ratios) * 1e3:.0f} ms (limit {limit * 1e3:.0f} ms, decode step {live.median(decode) * 1e3:.0f} ms)")
-            self.assertLessEqual(live.median(ratios), limit)
+            self.assertLessEqual(live.median(ratios), limit * live.SLACK)
 
     def test_preparation_yields_and_goes_on(self):
         with live.Folder() as data, live.forelay(data, *CONTEXT, "--ssd", "0") as server:
@@ -59,7 +59,7 @@ class Prepared(unittest.TestCase):
             added = live.median(beside) - live.median(alone)
             print(f"a preparation adds {added * 1e3:.0f} ms to a real request ({live.median(alone) * 1e3:.0f} ms alone); it ran beside {done.count('running')} of 9")
             self.assertIn("running", done)
-            self.assertLessEqual(added, 0.060)
+            self.assertLessEqual(added, 0.060 * live.SLACK)
             self.assertLessEqual(finished["tokens_computed"], finished["tokens"])
 
     def test_a_draft_is_extended(self):
@@ -97,7 +97,7 @@ class Restart(unittest.TestCase):
                 answer = live.chat(server, messages, 4)
                 print(f"after a restart: first token of a {answer.usage['prompt_tokens']}-token conversation after {answer.first_s * 1e3:.0f} ms, {answer.cached} reused")
                 self.assertGreaterEqual(answer.cached, answer.usage["prompt_tokens"] - 160)
-                self.assertLessEqual(answer.first_s, 0.6)
+                self.assertLessEqual(answer.first_s, 0.15 * live.SLACK)
 
 
 if __name__ == "__main__":
