@@ -236,6 +236,7 @@ static void settle_sequence(struct reuse_job *job, const struct engine_result *r
   uint32_t canonical = result->prefill.canonical_tokens < prompt ? result->prefill.canonical_tokens : prompt;
   uint32_t cached = result->prefill.cached_tokens;
 
+  assert(result->seq_tokens <= prompt + result->output_tokens);
   sequence_assign(sequence, request->tenant, request->salt, request->tokens, prompt, canonical);
   for (uint32_t i = prompt; i < result->seq_tokens; i++) {
     sequence->tokens[i] = result->output[i - prompt];
