@@ -9,14 +9,14 @@ failures=0
 
 clean_tree() {
   rm -rf "${place:?}/tree"
-  mkdir -p "$place"/tree/{src/{base,domain,os,net,engine,history},tests/{base,support},fuzz,bench,tools}
+  mkdir -p "$place"/tree/{src/{base,domain,os,net,engine,history},tests/{base,support},fuzz,bench,tools,examples}
   cp tools/layers.txt "$place/tree/tools/"
   cd "$place/tree" || exit 70
   printf '#ifndef FORELAY_BASE_GRAIN_H\n#define FORELAY_BASE_GRAIN_H\n#include <stdint.h>\nuint32_t grain(void);\n#endif\n' >src/base/grain.h
   printf '#include "base/grain.h"\n#include <stdio.h>\nuint32_t grain(void) {\n  char text[8];\n  return (uint32_t)snprintf(text, sizeof text, "x");\n}\n' >src/base/grain.c
   printf '/* fopen( in a comment,\n   "../up.h" in another, */\nconst char *words(void);\nconst char *words(void) {\n  return "printf( strcpy( \\" FILE"; // stdout\n}\n' >src/domain/words.c
   printf '#include <pthread.h>\n#include <stdio.h>\n#include "base/grain.h"\nint threads(void);\n' >src/os/threads.c
-  printf '#include <event2/event.h>\n#include "os/x.h"\n' >src/net/wires.c
+  printf '#include <event2/event.h>\n#include <curl/curl.h>\n#include "os/x.h"\n' >src/net/wires.c
   printf '#include <llama.h>\n' >src/engine/llama.c
   printf '#include <chat.h>\n' >src/engine/llama_chat.cpp
   printf '#include <sqlite3.h>\n' >src/history/rows.c
@@ -61,6 +61,11 @@ expect "ggml elsewhere" src/os/odd.c:1 src/os/odd.c '#include <ggml-backend.h>\n
 expect "chat.h elsewhere" tests/base/odd_test.c:1 tests/base/odd_test.c '#include <chat.h>\n'
 expect "libevent elsewhere" src/os/odd.c:1 src/os/odd.c '#include <event2/http.h>\n'
 expect "SQLite elsewhere" src/os/odd.c:1 src/os/odd.c '#include <sqlite3.h>\n'
+expect "curl elsewhere" src/engine/odd.c:1 src/engine/odd.c '#include <curl/curl.h>\n'
+expect "OpenSSL elsewhere" src/net/odd.c:1 src/net/odd.c '#include <openssl/evp.h>\n'
+expect "jansson elsewhere" tests/base/odd_test.c:1 tests/base/odd_test.c '#include <jansson.h>\n'
+expect "YAML elsewhere" src/engine/odd.c:1 src/engine/odd.c '#include <libfyaml.h>\n'
+expect "XXH3 elsewhere" src/engine/odd.c:1 src/engine/odd.c '#include <xxhash.h>\n'
 expect "C++ elsewhere" src/os/odd.cpp:1 src/os/odd.cpp 'int x;\n'
 for call in 'strcpy(a, b)' 'strcat (a, b)' 'sprintf(a, "x")' 'strtok(a, b)' 'gets(a)'; do
   expect "banned: $call" src/os/odd.c:3 src/os/odd.c "void f(void) {\n  int x;\n  $call;\n}\n"
@@ -70,7 +75,7 @@ expect "name of no noun" src/os/util.c:1 src/os/util.c 'int x;\n'
 expect "wrong guard" src/os/odd.h:2 src/os/odd.h '#ifndef ODD_H\n#define ODD_H\n#endif\n'
 expect "unfinished mark" src/os/odd.c:2 src/os/odd.c "int x;\n/* TO""DO: more */\n"
 expect "unfinished mark in a tool" tools/odd:1 tools/odd "# FIX""ME\n"
-for area in src/os tests/base fuzz bench tools; do
+for area in src/os tests/base fuzz bench tools examples; do
   expect "801 lines in $area" "$area/long.c:801" "$area/long.c" "$(printf '\\n%.0s' {1..801})"
 done
 expect "rooms out of order" tools/layers.txt:1 tools/layers.txt "$(sed 's/^base .*/base pure : domain/; s/%/%%/g' tools/layers.txt)\n"
