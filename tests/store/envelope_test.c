@@ -101,6 +101,68 @@ static void lies_with_a_right_checksum_are_refused(void **state) {
   }
 }
 
+static uint64_t number_at(const uint8_t *head, size_t at, int size) {
+  uint64_t number = 0;
+  for (int i = 0; i < size; i++) number |= (uint64_t)head[at + (size_t)i] << (8 * i);
+  return number;
+}
+
+/* Gives a head that was changed a right checksum again. */
+static void reseal(uint8_t head[ENVELOPE_SIZE]) {
+  uint64_t checksum[2];
+  envelope_checksum(head, ENVELOPE_SIZE - 16, checksum);
+  for (int i = 0; i < 16; i++) head[ENVELOPE_SIZE - 16 + i] = (uint8_t)(checksum[i / 8] >> (8 * (i % 8)));
+}
+
+/* Byte by byte what docs/formats/state-file.md says: files outlive the program that wrote them. */
+static void the_layout_is_as_documented(void **state) {
+  (void)state;
+  struct envelope written;
+  uint8_t head[ENVELOPE_SIZE];
+  envelope_draw(&written, 11);
+  envelope_write(&written, head);
+  uint32_t n = written.to - written.from;
+  assert_memory_equal(head, "FORELAYS", 8);
+  assert_int_equal(number_at(head, 8, 4), 1);
+  assert_int_equal(number_at(head, 12, 4), 4096);
+  assert_memory_equal(head + 16, written.fingerprint.compat, 32);
+  assert_memory_equal(head + 48, written.fingerprint.exact, 32);
+  assert_memory_equal(head + 80, written.salt, 32);
+  assert_true(number_at(head, 112, 8) == written.key.hi && number_at(head, 120, 8) == written.key.lo);
+  assert_true(number_at(head, 128, 8) == written.parent_key.hi && number_at(head, 136, 8) == written.parent_key.lo);
+  assert_int_equal(number_at(head, 144, 4), written.from);
+  assert_int_equal(number_at(head, 148, 4), written.to);
+  assert_int_equal(number_at(head, 152, 4), written.exact_tokens);
+  assert_int_equal(number_at(head, 156, 4), 0);
+  assert_int_equal(number_at(head, 160, 8), written.payload_bytes);
+  assert_true(number_at(head, 168, 8) == written.checksum[0] && number_at(head, 176, 8) == written.checksum[1]);
+  for (uint32_t i = 0; i < n; i++) assert_int_equal((int32_t)number_at(head, 184 + 4 * i, 4), written.tokens[i]);
+  for (size_t at = 184 + 4 * n; at < 4080; at++) assert_int_equal(head[at], 0);
+  uint8_t sealed[ENVELOPE_SIZE];
+  memcpy(sealed, head, sizeof sealed);
+  reseal(sealed);
+  assert_memory_equal(head, sealed, sizeof sealed);
+}
+
+/* Other versions, heads of another size and a spare field in use, each under a right checksum. */
+static void other_versions_are_incompatible(void **state) {
+  (void)state;
+  static const struct {
+    size_t at;
+    uint8_t value;
+  } changes[] = {{8, 0}, {8, 2}, {9, 1}, {11, 0x80}, {13, 0x20}, {12, 1}, {156, 1}, {159, 0x80}};
+  for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+    struct envelope written, read;
+    uint8_t head[ENVELOPE_SIZE];
+    envelope_draw(&written, 12);
+    envelope_write(&written, head);
+    head[changes[i].at] = changes[i].value;
+    reseal(head);
+    if (envelope_parse(head, sizeof head, file_bytes(&written), &read) != STATUS_INCOMPATIBLE)
+      fail_msg("byte %zu = %u was not refused as another version", changes[i].at, changes[i].value);
+  }
+}
+
 static void sums_see_every_byte(void **state) {
   (void)state;
   enum { BYTES = 3 * ENVELOPE_SIZE };
@@ -124,6 +186,8 @@ int main(void) {
       cmocka_unit_test(wrong_sizes_are_refused),
       cmocka_unit_test(zeroes_and_noise_are_refused),
       cmocka_unit_test(lies_with_a_right_checksum_are_refused),
+      cmocka_unit_test(the_layout_is_as_documented),
+      cmocka_unit_test(other_versions_are_incompatible),
       cmocka_unit_test(sums_see_every_byte),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
