@@ -2,7 +2,6 @@
  * is said and left alone, nobody else's files are. */
 #include "store/stage.h"
 
-#include <sched.h>
 #include <sys/mount.h>
 #include <sys/wait.h>
 
@@ -510,17 +509,12 @@ static void what_is_not_wanted_is_removed(void **state) {
 
 /* ── disks that fail ── */
 
-/* A small file system of its own for the folder; false: this user may not. */
+/* The folder on a small file system of its own; false: this user may not. */
 static bool mount_small(struct disk *disk) {
   disk_close(disk);
-  if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
-      mount("tmpfs", disk->folder, "tmpfs", 0, "size=1m,mode=0700") != 0) {
-    print_message("skipped: mounting a small file system needs root\n");
-    disk_open(disk);
-    return false;
-  }
+  bool is_mounted = stage_mount_small(disk->folder, 1);
   disk_open(disk);
-  return true;
+  return is_mounted;
 }
 
 static void a_full_disk_is_said_and_survived(void **state) {
@@ -546,7 +540,7 @@ static void a_full_disk_is_said_and_survived(void **state) {
   assert_false(usage.is_degraded);
   assert_string_equal(usage.condition, "");
   disk_close(disk);
-  assert_int_equal(umount2(disk->folder, MNT_DETACH), 0);
+  stage_unmount(disk->folder);
   disk_open(disk);
 }
 
@@ -560,7 +554,7 @@ static void a_failing_disk_is_left_alone(void **state) {
   assert_int_equal(object_put(disk, n), STATUS_UNSUPPORTED);
   assert_int_equal(object_check(disk, 0), STATUS_OK);
   disk_close(disk);
-  assert_int_equal(umount2(disk->folder, MNT_DETACH), 0);
+  stage_unmount(disk->folder);
   disk_open(disk);
 }
 
@@ -577,7 +571,7 @@ static void a_read_only_disk_still_serves(void **state) {
   assert_int_equal(disk->store->ops->drop(disk->store, map_key_of(1)), STATUS_OK);
   assert_int_equal(disk_usage(disk).used_bytes, used);
   disk_close(disk);
-  assert_int_equal(umount2(disk->folder, MNT_DETACH), 0);
+  stage_unmount(disk->folder);
   disk_open(disk);
 }
 
