@@ -491,7 +491,9 @@ static void judge(struct ssd *ssd, const char *name, const struct stat *file, st
 static void look_at(struct ssd *ssd, const char *name, struct scan *scan) {
   struct stat file;
   bool is_temporary = is_name(name, ".tmp"), is_segment = is_name(name, ".fkv");
-  if (strncmp(name, "writes.fkw", 10) == 0 || strcmp(name, ".") == 0 || strcmp(name, "..") == 0) return;
+  if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0) return;
+  if (strcmp(name, "writes.fkw") == 0 || strcmp(name, "writes.fkw.tmp") == 0)
+    return; /* the overhead, counted already */
   if (fstatat(ssd->folder_fd, name, &file, AT_SYMLINK_NOFOLLOW) != 0) return;
   if (!is_temporary && !is_segment) {
     ssd->used_bytes += size_of(ssd, &file);
