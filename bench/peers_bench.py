@@ -17,7 +17,7 @@ OURS = ["--slots", SLOTS, "--context", CONTEXT, "--ram", f"{RAM_MIB}MiB", "--ssd
 
 
 def run(server, label, tells):
-    schedule = workload.schedule(SEED, DURATION_S, conversations=round(0.56 * DURATION_S))
+    schedule = workload.schedule(SEED, DURATION_S, conversations=round(workload.CONVERSATIONS_PER_S * DURATION_S))
     with server:
         day = drive.Day(drive.Server(server.port, tells), schedule, label).run()
         ledger = server.json("GET", "/forelay/v1/ledger")["totals"] if tells else None

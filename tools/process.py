@@ -28,7 +28,8 @@ class Process:
     def __init__(self, command, environment=None, ready_s=60, log=None):
         self.port = free_port()
         self.command = [str(word).replace("{port}", str(self.port)) for word in command]
-        self.environment = {**os.environ, "GGML_NO_BACKTRACE": "1", "OMP_WAIT_POLICY": "passive", **(environment or {})}
+        self.environment = {**os.environ, "GGML_NO_BACKTRACE": "1", "GOMP_SPINCOUNT": "1000", **(environment or {})}
+        self.environment.pop("OMP_WAIT_POLICY", None)  # both servers wait alike
         self.ready_s = ready_s
         self.log = pathlib.Path(log) if log else pathlib.Path(tempfile.mkstemp(prefix="server-", suffix=".log")[1])
         self.keeps_log = bool(log)

@@ -33,11 +33,13 @@ static int help(void) {
   return code;
 }
 
-/* ggml's threads spin while they wait, which on shared cores costs many times the throughput. How OpenMP waits is read
- * once, before main: set it and start again. */
-static void wait_passively(char **argv) {
-  if (getenv("OMP_WAIT_POLICY") != NULL || getenv("FORELAY_STARTED_AGAIN") != NULL) return;
-  if (setenv("OMP_WAIT_POLICY", "passive", 0) != 0 || setenv("FORELAY_STARTED_AGAIN", "1", 1) != 0) return;
+/* ggml's threads spin while they wait for each other, which on shared cores costs many times the throughput; threads
+ * that sleep at once cost two thirds of the decode speed on cores of one's own. A short spin keeps both
+ * (docs/design/engine.md has the figures). OpenMP reads how to wait once, before main: say it and start again. */
+static void wait_briefly(char **argv) {
+  if (getenv("OMP_WAIT_POLICY") != NULL || getenv("GOMP_SPINCOUNT") != NULL || getenv("FORELAY_STARTED_AGAIN") != NULL)
+    return;
+  if (setenv("GOMP_SPINCOUNT", "1000", 0) != 0 || setenv("FORELAY_STARTED_AGAIN", "1", 1) != 0) return;
   execv("/proc/self/exe", argv); /* where that fails we go on as we are */
 }
 
@@ -73,7 +75,7 @@ int serve_run(int argc, char **argv) {
     if (strcmp(argv[i], "--describe-options=yaml") == 0) return describe("yaml");
     if (strcmp(argv[i], "--describe-options=json") == 0) return describe("json");
   }
-  wait_passively(argv - 1); /* argv[-1] is the program's own name */
+  wait_briefly(argv - 1); /* argv[-1] is the program's own name */
   struct settings settings;
   struct error error = {{0}};
   enum status status = settings_load(&settings, argc - 1, argv + 1, &error);
