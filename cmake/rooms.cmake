@@ -64,7 +64,7 @@ function(forelay_tests)
       set_target_properties(${test} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
       add_test(NAME ${room}/${test} COMMAND ${test} WORKING_DIRECTORY "${CMAKE_BINARY_DIR}")
       # ggml's threads must sleep while they wait, not spin: the cores are shared.
-      set_tests_properties(${room}/${test} PROPERTIES TIMEOUT 300 LABELS ${room} ENVIRONMENT OMP_WAIT_POLICY=passive)
+      set_tests_properties(${room}/${test} PROPERTIES TIMEOUT 900 LABELS ${room} ENVIRONMENT OMP_WAIT_POLICY=passive)
     endforeach()
   endforeach()
 endfunction()

@@ -11,7 +11,7 @@ import random
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-CONVERSATIONS_PER_S = 0.5
+CONVERSATIONS_PER_S = 0.25
 ASSISTANTS = ("billing", "operations", "onboarding")
 QUESTIONS = (
     "What does this mean for a customer who is new here?",
@@ -72,7 +72,7 @@ class Schedule:
         return len(self.digests_s) + sum(turn.asks for c in self.conversations for turn in c.turns)
 
 
-def schedule(seed, duration_s=150.0, conversations=75, digest_every_s=20.0):
+def schedule(seed, duration_s=150.0, conversations=38, digest_every_s=20.0):
     """Everything that will happen, in seconds from the start."""
     draw = random.Random(seed)
     documents = passages()
