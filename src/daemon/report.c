@@ -269,31 +269,27 @@ char *report_status(const struct plan *plan, const struct machine *machine, uint
 
 /* ── metrics ── */
 
-static enum status metric(struct buffer *text, const char *name, const char *type, const char *help) {
-  return buffer_append_format(text, "# HELP forelay_%s %s\n# TYPE forelay_%s %s\n", name, help, name, type);
+/* suffix: "_total" for counters, as Prometheus wants it. */
+static enum status metric(struct buffer *text, const char *name, const char *suffix, const char *type,
+                          const char *help) {
+  return buffer_append_format(text, "# HELP forelay_%s%s %s\n# TYPE forelay_%s%s %s\n", name, suffix, help, name,
+                              suffix, type);
 }
 
-/* One counter for each field of the totals but those that have a labelled form of their own below. */
+/* One metric for each field of the totals but those that have a labelled form of their own below. What can fall is a
+ * gauge. */
 static enum status totals_metrics(const struct totals *totals, struct buffer *text) {
   size_t n;
   const struct totals_field *fields = totals_fields(&n);
   for (size_t i = 0; i < n; i++) {
+    const char *name = fields[i].name;
+    if (strcmp(name, "prompt_tokens") == 0 || strcmp(name, "requests") == 0) continue;
+    bool is_signed = strstr(name, "realized") != NULL || strstr(name, "net") != NULL;
+    const char *suffix = is_signed ? "" : "_total";
     double value;
     memcpy(&value, (const char *)totals + fields[i].offset, sizeof value);
-    if (strcmp(fields[i].name, "prompt_tokens") == 0 || strcmp(fields[i].name, "requests") == 0) continue;
-    bool is_signed = strstr(fields[i].name, "realized") != NULL || strstr(fields[i].name, "net") != NULL;
-    char name[64];
-    if (!is_signed && fields[i].name[0] != '\0') {
-      size_t size = strlen(fields[i].name);
-      if (size + sizeof "_total" > sizeof name) return STATUS_TOO_LONG;
-      memcpy(name, fields[i].name, size);
-      memcpy(name + size, "_total", sizeof "_total");
-    } else {
-      strncpy(name, fields[i].name, sizeof name - 1);
-      name[sizeof name - 1] = '\0';
-    }
-    enum status status = metric(text, name, is_signed ? "gauge" : "counter", fields[i].help);
-    if (status == STATUS_OK) status = buffer_append_format(text, "forelay_%s %.15g\n", name, value);
+    enum status status = metric(text, name, suffix, is_signed ? "gauge" : "counter", fields[i].help);
+    if (status == STATUS_OK) status = buffer_append_format(text, "forelay_%s%s %.15g\n", name, suffix, value);
     if (status != STATUS_OK) return status;
   }
   return STATUS_OK;
@@ -305,7 +301,7 @@ static enum status source_metrics(const struct plan *plan, const struct totals *
   plan_hits(plan, hits);
   double computed = totals->prompt_tokens;
   enum status status =
-      metric(text, "prompt_tokens_total", "counter", "prompt tokens of requests by where their state came from");
+      metric(text, "prompt_tokens", "_total", "counter", "prompt tokens of requests by where their state came from");
   for (int tier = TIER_DEVICE; status == STATUS_OK && tier < TIER_COUNT; tier++) {
     computed -= hits[tier];
     status = buffer_append_format(text, "forelay_prompt_tokens_total{source=\"%s\"} %.15g\n",
@@ -318,7 +314,7 @@ static enum status source_metrics(const struct plan *plan, const struct totals *
 
 static enum status machine_metrics(const struct machine *machine, struct buffer *text) {
   static const char *const parts[] = {"limit", "used", "reserved"};
-  enum status status = metric(text, "tier_bytes", "gauge", "bytes of a tier");
+  enum status status = metric(text, "tier_bytes", "", "gauge", "bytes of a tier");
   for (int tier = TIER_DEVICE; status == STATUS_OK && tier <= TIER_SSD; tier++) {
     const uint64_t values[] = {machine->tier[tier].limit_bytes, machine->tier[tier].used_bytes,
                                machine->tier[tier].reserved_bytes};
@@ -341,7 +337,7 @@ static enum status machine_metrics(const struct machine *machine, struct buffer 
       {"history_dropped_total", "counter", "rows the history could not take", (double)machine->history_dropped},
   };
   for (size_t i = 0; status == STATUS_OK && i < sizeof rows / sizeof *rows; i++) {
-    status = metric(text, rows[i].name, rows[i].type, rows[i].help);
+    status = metric(text, rows[i].name, "", rows[i].type, rows[i].help);
     if (status == STATUS_OK) status = buffer_append_format(text, "forelay_%s %.15g\n", rows[i].name, rows[i].value);
   }
   return status;
