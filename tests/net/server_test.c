@@ -39,6 +39,8 @@ static void test_forged_field(void **state) {
   char *text = wire_hear(fd, "body=0:", NULL);
   assert_non_null(strstr(text, "content-type: text/plain\r\n"));
   assert_null(strstr(text, "x-forged"));
+  assert_null(strstr(text, "x-bell"));
+  assert_null(strstr(text, "x bad"));
   free(text);
   close_all(wire, fd);
 }
@@ -189,6 +191,14 @@ static void test_long_serving(void **state) {
   assert_int_equal(poll(&ready, 1, WIRE_IDLE_MS * 2), 0);
   assert_true(loop_post(wire->loop, wire_answer_held, wire));
   wire_expect(fd, "released");
+  assert_int_equal(wire_wait(wire, &wire->n_left, 0), 0);
+  /* A stream that has begun and has nothing to say for long is not cut either. */
+  wire_say(fd, "GET /quiet HTTP/1.1\r\n" HOST "\r\n");
+  assert_int_equal(wire_wait(wire, &wire->n_handled, 3), 3);
+  wire_expect(fd, "\r\n\r\n");
+  assert_int_equal(poll(&ready, 1, WIRE_IDLE_MS * 2), 0);
+  assert_true(loop_post(wire->loop, wire_end_held, wire));
+  wire_expect(fd, "0\r\n\r\n");
   assert_int_equal(wire_wait(wire, &wire->n_left, 0), 0);
   /* Between requests the timeout holds again. */
   bool is_closed;

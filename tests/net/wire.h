@@ -31,7 +31,7 @@ struct wire {
   struct http_server *server;
   uint16_t port;
   pthread_t thread;
-  struct http_exchange *held; /* loop thread: of /hold, /ticks and /flood, until it is ended */
+  struct http_exchange *held; /* loop thread: of /hold, /ticks, /flood and /quiet, until it is ended */
   struct loop_timer *timer;   /* loop thread: the next tick of /ticks */
   int ticks;
   pthread_mutex_t mutex; /* guards what the test reads */
@@ -104,8 +104,9 @@ static inline void wire_echo(struct http_exchange *exchange) {
   const char *query = http_query(exchange, "q"), *header = http_header(exchange, "X-Word");
   snprintf(text, sizeof text, "%s %s q=%s word=%s body=%zu:%.*s", http_method(exchange), http_path(exchange),
            query != NULL ? query : "-", header != NULL ? header : "-", size, (int)(size < 100 ? size : 100), body);
-  const struct http_field fields[] = {{"content-type", "text/plain"}, {"x-bad", "a\r\nx-forged: b"}};
-  http_reply(exchange, 200, fields, 2, text, strlen(text));
+  const struct http_field fields[] = {
+      {"content-type", "text/plain"}, {"x-bad", "a\r\nx-forged: b"}, {"x-bell", "a\ab"}, {"x bad", "c"}};
+  http_reply(exchange, 200, fields, 4, text, strlen(text));
 }
 
 static inline void wire_flood(struct wire *wire) {
@@ -121,7 +122,9 @@ static inline void wire_flood(struct wire *wire) {
 static inline void wire_handle(void *ctx, struct http_exchange *exchange) {
   struct wire *wire = ctx;
   const char *path = http_path(exchange);
-  bool is_kept = strcmp(path, "/hold") == 0 || strcmp(path, "/ticks") == 0 || strcmp(path, "/flood") == 0;
+  static const char *const kept[] = {"/hold", "/ticks", "/flood", "/quiet"};
+  bool is_kept = false;
+  for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) is_kept = is_kept || strcmp(path, kept[i]) == 0;
   if (is_kept) {
     wire->held = exchange;
     http_on_close(exchange, wire_left, wire);
@@ -132,6 +135,8 @@ static inline void wire_handle(void *ctx, struct http_exchange *exchange) {
     wire_tick(wire);
   } else if (strcmp(path, "/flood") == 0) {
     wire_flood(wire);
+  } else if (strcmp(path, "/quiet") == 0) {
+    http_stream_start(exchange, 200, NULL, 0);
   } else if (!is_kept) {
     wire_echo(exchange);
   }

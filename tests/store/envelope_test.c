@@ -163,6 +163,22 @@ static void other_versions_are_incompatible(void **state) {
   }
 }
 
+/* A range of more tokens than a head holds would be read past its end. */
+static void a_range_too_long_is_refused(void **state) {
+  (void)state;
+  for (uint32_t length = SEGMENT_TOKENS; length <= SEGMENT_TOKENS + 2000; length++) {
+    struct envelope written, read;
+    uint8_t head[ENVELOPE_SIZE];
+    envelope_draw(&written, 13);
+    written.to = written.from + 1;
+    envelope_write(&written, head);
+    for (int i = 0; i < 4; i++) head[148 + i] = (uint8_t)((written.from + length) >> (8 * i));
+    reseal(head);
+    enum status expected = length == SEGMENT_TOKENS ? STATUS_OK : STATUS_CORRUPT;
+    assert_int_equal(envelope_parse(head, sizeof head, file_bytes(&written), &read), expected);
+  }
+}
+
 static void sums_see_every_byte(void **state) {
   (void)state;
   enum { BYTES = 3 * ENVELOPE_SIZE };
@@ -188,6 +204,7 @@ int main(void) {
       cmocka_unit_test(lies_with_a_right_checksum_are_refused),
       cmocka_unit_test(the_layout_is_as_documented),
       cmocka_unit_test(other_versions_are_incompatible),
+      cmocka_unit_test(a_range_too_long_is_refused),
       cmocka_unit_test(sums_see_every_byte),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -323,6 +323,21 @@ static void reservations_count(void **state) {
   assert_int_equal(disk_usage(disk).reserved_bytes, 0);
 }
 
+/* An object written again takes the place of the old one, in the folder and in the count. */
+static void a_replaced_object_counts_once(void **state) {
+  struct disk *disk = *state;
+  unsigned n;
+  assert_int_equal(object_put(disk, 1), STATUS_OK);
+  uint64_t used_bytes = disk_usage(disk).used_bytes;
+  for (int i = 0; i < 3; i++) assert_int_equal(object_put(disk, 1), STATUS_OK);
+  assert_int_equal(disk_usage(disk).used_bytes, used_bytes);
+  assert_int_equal(disk_usage(disk).objects, 1);
+  assert_int_equal(disk_usage(disk).reserved_bytes, 0);
+  (void)stage_folder_bytes(disk->folder, ".fkv", &n);
+  assert_int_equal(n, 1);
+  assert_int_equal(object_check(disk, 1), STATUS_OK);
+}
+
 static void a_smaller_cap_is_kept_at_once(void **state) {
   struct disk *disk = *state;
   unsigned n;
@@ -599,6 +614,7 @@ int main(void) {
       DISK_TEST(another_files_bytes_are_refused),
       DISK_TEST(the_folder_never_outgrows_its_cap),
       DISK_TEST(reservations_count),
+      DISK_TEST(a_replaced_object_counts_once),
       DISK_TEST(a_smaller_cap_is_kept_at_once),
       DISK_TEST(a_days_writes_are_bounded_across_restarts),
       DISK_TEST(a_lost_record_gives_no_second_budget),
