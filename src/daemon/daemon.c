@@ -524,6 +524,19 @@ static void signalled(void *ctx) {
   gateway_drain(composition->gateway, DRAIN_GRACE_MS, drained, composition);
 }
 
+static void kept(void *ctx, enum status status, uint32_t ram_tokens) {
+  (void)ctx;
+  (void)status;
+  (void)ram_tokens;
+}
+
+/* What the last requests left in the engine's sequences may not have been copied yet. */
+static void keep_residence(void *ctx, const struct reuse_residence *told) {
+  struct composition *composition = ctx;
+  (void)!reuse_save(composition->reuse, told->salt, told->tenant, told->tokens, told->canonical_tokens, told->task,
+                    kept, NULL);
+}
+
 static bool is_saved(void *ctx) {
   const struct composition *composition = ctx;
   struct reuse_load load;
@@ -542,8 +555,9 @@ static void save_states(struct composition *composition) {
 
 static void finish(struct composition *composition) {
   loop_timer_stop(composition->beat);
-  (void)loop_run_until(composition->loop, is_saved, composition, SAVE_GRACE_US);
   executor_destroy(&composition->executor);
+  reuse_residences(composition->reuse, keep_residence, composition);
+  (void)loop_run_until(composition->loop, is_saved, composition, SAVE_GRACE_US);
   planner_stop(composition->planner);
   save_states(composition);
   if (composition->history != NULL) snapshot(planner_plan(composition->planner), composition->history);

@@ -7,7 +7,8 @@
 
 #include "gateway/json_text.h"
 
-static void text_format(char *into, size_t size, const char *format, va_list args) {
+__attribute__((format(printf, 3, 0))) static void text_format(char *into, size_t size, const char *format,
+                                                              va_list args) {
   int n = vsnprintf(into, size, format, args);
   if (n < 0) into[0] = 0;
   json_text_clean(into);

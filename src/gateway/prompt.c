@@ -92,50 +92,76 @@ enum status prompt_of_chat(const struct prompt_source *source, const struct chat
   return STATUS_OK;
 }
 
-/* The list of messages with the reply behind it. */
-static enum status messages_join(const char *messages_json, const char *reply_json, size_t reply_size,
-                                 struct buffer *into) {
+/* The leading text that two renderings share, whole characters of it, appended. */
+static enum status shared_append(const struct chat_prompt *first, const struct chat_prompt *second,
+                                 struct buffer *text) {
+  size_t common = 0;
+  while (common < first->size && common < second->size && first->text[common] == second->text[common]) common++;
+  while (common > 0 && common < first->size && ((unsigned char)first->text[common] & 0xc0) == 0x80) common--;
+  return buffer_append(text, first->text, common);
+}
+
+/* The list of messages, the reply and what follows it: results where the reply calls tools, else a question. */
+static enum status turn_print(const char *messages_json, const json_t *reply, const char *content,
+                              struct buffer *into) {
   const char *end = strrchr(messages_json, ']');
-  enum status status = buffer_append(into, messages_json, end == NULL ? 0 : (size_t)(end - messages_json));
-  if (status == STATUS_OK) status = buffer_append(into, ",", 1);
-  if (status == STATUS_OK) status = buffer_append(into, reply_json, reply_size);
-  if (status == STATUS_OK) status = buffer_append(into, "]", 1);
+  const json_t *call = json_array_get(json_object_get(reply, "tool_calls"), 0);
+  const char *id = json_string_value(json_object_get(call, "id"));
+  json_t *next = call == NULL ? json_pack("{s:s, s:s}", "role", "user", "content", content)
+                              : json_pack("{s:s, s:s*, s:s}", "role", "tool", "tool_call_id", id, "content", content);
+  char *reply_text = json_dumps(reply, JSON_COMPACT), *next_text = json_dumps(next, JSON_COMPACT);
+  enum status status = reply_text == NULL || next_text == NULL ? STATUS_NO_MEMORY : STATUS_OK;
+  if (status == STATUS_OK) status = buffer_append(into, messages_json, end == NULL ? 0 : (size_t)(end - messages_json));
+  if (status == STATUS_OK) status = buffer_append_format(into, ",%s,%s]", reply_text, next_text);
+  json_decref(next);
+  free(reply_text);
+  free(next_text);
   return status;
+}
+
+static enum status turn_render(const struct prompt_source *source, const struct chat_call *call, const json_t *reply,
+                               const char *content, struct chat_prompt *ret_rendered, struct api_error *error) {
+  struct buffer messages;
+  struct error detail = {0};
+  struct chat_request chat = call->chat;
+  buffer_init(&messages, 0);
+  enum status status = turn_print(chat.messages_json, reply, content, &messages);
+  if (status == STATUS_OK) {
+    chat.messages_json = (const char *)messages.data;
+    chat.omits_generation_prompt = true;
+    chat.response_format_json = NULL;
+    chat.json_schema_json = NULL;
+    chat.grammar = NULL;
+    status = chat_render(source->chat, &chat, ret_rendered, &detail);
+  }
+  buffer_release(&messages);
+  return status == STATUS_OK ? STATUS_OK : render_refuse(error, status, call, &detail);
 }
 
 enum status prompt_of_next_turn(const struct prompt_source *source, const struct chat_call *call,
                                 const char *reply_json, size_t reply_size, struct buffer *tokens,
                                 struct api_error *error) {
-  struct buffer messages;
-  struct chat_prompt rendered;
-  struct error detail = {0};
-  struct chat_request chat = call->chat;
-  uint32_t n_messages = (uint32_t)json_array_size(call->messages) + 1;
-  size_t bytes = 0;
-  buffer_init(&messages, 0);
-  enum status status = messages_join(chat.messages_json, reply_json, reply_size, &messages);
-  if (status != STATUS_OK) {
-    buffer_release(&messages);
-    return api_error_of_status(error, status, NULL);
+  struct chat_prompt first, second;
+  struct buffer text;
+  json_t *reply = json_loadb(reply_json, reply_size, 0, NULL);
+  if (reply == NULL) return api_error_of_status(error, STATUS_INVALID, NULL);
+  buffer_init(&text, 0);
+  /* what both share holds for any next message: templates print a reply otherwise once it is not the last one */
+  enum status status = turn_render(source, call, reply, "a", &first, error);
+  if (status == STATUS_OK) {
+    status = turn_render(source, call, reply, "0", &second, error);
+    if (status == STATUS_OK) {
+      status = shared_append(&first, &second, &text);
+      if (status != STATUS_OK) api_error_of_status(error, status, NULL);
+      chat_prompt_release(&second);
+    }
+    chat_prompt_release(&first);
   }
-  chat.messages_json = (const char *)messages.data;
-  chat.omits_generation_prompt = true;
-  chat.response_format_json = NULL;
-  chat.json_schema_json = NULL;
-  chat.grammar = NULL;
-  status = chat_render(source->chat, &chat, &rendered, &detail);
-  if (status != STATUS_OK) {
-    buffer_release(&messages);
-    return render_refuse(error, status, call, &detail);
+  if (status == STATUS_OK && text.size > 0) {
+    status = text_tokenize(source, (const char *)text.data, text.size, tokens, error);
   }
-  status = chat_prefix_bytes(source->chat, &chat, &rendered, n_messages, &bytes, &detail);
-  if (status != STATUS_OK) {
-    api_error_of_status(error, status, &detail);
-  } else if (bytes > 0) {
-    status = text_tokenize(source, rendered.text, bytes, tokens, error);
-  }
-  chat_prompt_release(&rendered);
-  buffer_release(&messages);
+  buffer_release(&text);
+  json_decref(reply);
   return status;
 }
 
@@ -166,13 +192,11 @@ static enum status tail_render(const struct prompt_source *source, const struct 
 static enum status cut_render(const struct prompt_source *source, const struct chat_call *call, size_t text_size,
                               struct buffer *text, struct api_error *error) {
   struct chat_prompt first, second;
-  size_t common = 0;
   enum status status = tail_render(source, call, text_size, "a", &first, error);
   if (status != STATUS_OK) return status;
   status = tail_render(source, call, text_size, "b", &second, error);
   if (status == STATUS_OK) {
-    while (common < first.size && common < second.size && first.text[common] == second.text[common]) common++;
-    status = buffer_append(text, first.text, common);
+    status = shared_append(&first, &second, text);
     if (status != STATUS_OK) api_error_of_status(error, status, NULL);
     chat_prompt_release(&second);
   }

@@ -100,12 +100,13 @@ static void deadline_passed(void *ctx) {
 
 /* ── the answer of one run ── */
 
-/* The message so far as the template's form reads it; a text completion's is its text. */
-static enum status read_message(struct request *request, struct buffer *message) {
+/* The whole message as the template's form reads it; a text completion's is its text. deltas (NULL: nobody streams):
+ * what a stream has not told of it yet. */
+static enum status read_message(struct request *request, struct buffer *message, struct buffer *deltas) {
   struct error detail = {{0}};
   if (request->parser == NULL) return buffer_append(message, request->text.data, request->text.size);
   enum status status = chat_parse(request->parser, (const char *)request->text.data, request->text.size, false, message,
-                                  NULL, &request->has_calls, &detail);
+                                  deltas, &request->has_calls, &detail);
   return status == STATUS_INVALID ? STATUS_OK : status; /* given as far as it can be read */
 }
 
@@ -169,11 +170,14 @@ static void settle(struct request *request, const struct buffer *message) {
 
 static void run_begin(struct request *request);
 
+/* A prompt counts once, however many answers it gets. */
 static void add_usage(struct request *request, const struct reuse_result *result) {
   struct answer_usage *usage = &request->usage;
-  usage->prompt_tokens += result->prefill.cached_tokens + result->prefill.computed_tokens;
-  usage->cached_tokens += result->prefill.cached_tokens;
-  usage->computed_tokens += result->prefill.computed_tokens;
+  if (request->run % request->intake->fields->n_choices == 0) {
+    usage->prompt_tokens += result->prefill.cached_tokens + result->prefill.computed_tokens;
+    usage->cached_tokens += result->prefill.cached_tokens;
+    usage->computed_tokens += result->prefill.computed_tokens;
+  }
   usage->output_tokens += result->output_tokens;
   usage->queue_us += result->prefill.queue_us;
   usage->restore_us += result->prefill.restore_us;
@@ -185,7 +189,7 @@ static void add_usage(struct request *request, const struct reuse_result *result
 }
 
 static void fill_outcome(struct request *request, enum stop_reason stop, const struct reuse_result *result) {
-  uint64_t now_us = clock_monotonic_us(), first_us = request->run_first_us != 0 ? request->run_first_us : now_us;
+  uint64_t ttft_us = request->run_first_us != 0 ? request->run_first_us - request->run_begin_us : 0;
   request->outcome = (struct outcome){.request = request->number,
                                       .at_us = clock_unix_us(),
                                       .stop = stop,
@@ -195,29 +199,30 @@ static void fill_outcome(struct request *request, enum stop_reason stop, const s
                                       .restore_us = result->prefill.restore_us,
                                       .prefill_us = result->prefill.prefill_us,
                                       .decode_us = result->decode_us,
-                                      .ttft_us = first_us - request->run_begin_us};
+                                      .ttft_us = ttft_us};
   memcpy(request->outcome.hit_tokens, result->prefill.hit_tokens, sizeof request->outcome.hit_tokens);
 }
 
 static void run_done(void *ctx, const struct reuse_result *result) {
   struct request *request = ctx;
-  struct buffer message;
+  struct buffer message, deltas;
+  bool is_cancelled = request->state == REQUEST_CANCELLING; /* it was through before the engine heard of that */
   request->job = NULL;
-  fill_outcome(request, result->stop, result);
-  meter_first_token(&request->visit.gateway->meter, request->outcome.ttft_us);
+  fill_outcome(request, is_cancelled ? STOP_ABORTED : result->stop, result);
   meter_queue(&request->visit.gateway->meter, result->prefill.queue_us);
-  if (request->state == REQUEST_CANCELLING) {
+  if (is_cancelled) {
     tell_ended(request, NULL);
     request_free(request);
     return;
   }
   buffer_init(&message, ANSWER_BYTES_MAX);
+  buffer_init(&deltas, ANSWER_BYTES_MAX);
   add_usage(request, result);
-  enum status status = read_message(request, &message);
-  if (request->has_calls) request->outcome.stop = STOP_TOOL_CALL;
+  enum status status = read_message(request, &message, request->is_streaming ? &deltas : NULL);
+  if (request->has_calls && result->stop != STOP_LENGTH) request->outcome.stop = STOP_TOOL_CALL;
   if (status == STATUS_OK)
-    status = request->is_streaming ? stream_run_end(request, (const char *)message.data, request->outcome.stop)
-                                   : add_choice(request, &message);
+    status =
+        request->is_streaming ? stream_run_end(request, &deltas, request->outcome.stop) : add_choice(request, &message);
   bool is_last = request->run + 1 == request->n_runs || status != STATUS_OK;
   if (is_last && status == STATUS_OK) {
     if (request->is_streaming)
@@ -237,6 +242,7 @@ static void run_done(void *ctx, const struct reuse_result *result) {
     run_begin(request);
   }
   buffer_release(&message);
+  buffer_release(&deltas);
 }
 
 static void run_failed(void *ctx, enum status status, const struct error *detail, bool is_retry_safe,
@@ -262,6 +268,7 @@ static void run_token(void *ctx, const struct engine_token *token) {
   if (request->state == REQUEST_WAITING) {
     request_set_state(request, REQUEST_ANSWERING);
     request->run_first_us = clock_monotonic_us();
+    meter_first_token(&request->visit.gateway->meter, request->run_first_us - request->run_begin_us);
   }
   enum status status = buffer_append(&request->text, token->text, token->text_size);
   if (status == STATUS_OK && token->id >= 0 && request->intake->fields->sampling.wants_logprobs)

@@ -66,11 +66,13 @@ static void serve_model(struct visit *visit, const char *name) {
 static void serve_props(struct visit *visit) {
   const struct gateway *gateway = visit->gateway;
   const struct chat_facts *chat = gateway->deps.chat != NULL ? chat_facts(gateway->deps.chat) : NULL;
-  json_t *value = json_pack("{s:s, s:i, s:i, s:s, s:{s:b, s:b}, s:s}", "model_alias", gateway->config.model_name,
-                            "total_slots", (int)gateway->config.slots, "n_ctx", (int)gateway->config.context_tokens,
-                            "chat_template", chat != NULL ? chat->source : "", "chat_template_caps", "supports_tools",
-                            chat != NULL && chat->has_tools, "supports_parallel_tool_calls",
-                            chat != NULL && chat->has_parallel_tools, "build_info", "forelay " FORELAY_VERSION);
+  int context = (int)gateway->config.context_tokens;
+  json_t *value = json_pack(
+      "{s:s, s:i, s:i, s:{s:i}, s:s, s:{s:b, s:b}, s:{s:b, s:b}, s:s, s:b}", "model_alias", gateway->config.model_name,
+      "total_slots", (int)gateway->config.slots, "n_ctx", context, "default_generation_settings", "n_ctx", context,
+      "chat_template", chat != NULL ? chat->source : "", "chat_template_caps", "supports_tools",
+      chat != NULL && chat->has_tools, "supports_parallel_tool_calls", chat != NULL && chat->has_parallel_tools,
+      "modalities", "vision", 0, "audio", 0, "build_info", "forelay " FORELAY_VERSION, "is_sleeping", 0);
   if (value != NULL && visit->is_operator && gateway->config.model_path != NULL)
     json_object_set_new(value, "model_path", json_string(gateway->config.model_path));
   reply_value(visit, 200, value);
@@ -165,8 +167,9 @@ static enum status note_wish(struct errand_visit *errand, struct backend_wish *t
   const struct wish *wish = &errand->intake->wish;
   if (wish->is_partial)
     return drafts_follow(gateway->drafts, told->tenant, told->tokens, told->n_tokens, wish->head_tokens, &told->draft);
-  if (wish->wish_kind == WISH_DOCUMENT && told->n_tokens > 0)
-    return documents_add(gateway->documents, told->tenant, told->tokens, told->n_tokens);
+  /* the last token may join with what follows the document */
+  if (wish->wish_kind == WISH_DOCUMENT && told->n_tokens > 1)
+    return documents_add(gateway->documents, told->tenant, told->tokens, told->n_tokens - 1);
   return STATUS_OK;
 }
 

@@ -81,14 +81,14 @@ static enum status deltas_send(struct request *request, const struct buffer *del
   return status;
 }
 
-static enum status parsed_send(struct request *request, bool is_partial, struct buffer *message, const char *logprobs) {
+static enum status parsed_send(struct request *request, const char *logprobs) {
   struct buffer deltas;
   struct error detail = {0};
   buffer_init(&deltas, 0);
-  enum status status = chat_parse(request->parser, (const char *)request->text.data, request->text.size, is_partial,
-                                  message, &deltas, &request->has_calls, &detail);
-  /* an answer that breaks the template's form is given as far as it can be read */
-  if (status == STATUS_OK || status == STATUS_INVALID) status = deltas_send(request, &deltas, logprobs);
+  enum status status = chat_parse(request->parser, (const char *)request->text.data, request->text.size, true, NULL,
+                                  &deltas, NULL, &detail);
+  if (status == STATUS_OK) status = deltas_send(request, &deltas, logprobs);
+  if (status == STATUS_INVALID) status = STATUS_OK; /* not readable yet; the end of the answer decides */
   buffer_release(&deltas);
   return status;
 }
@@ -101,7 +101,7 @@ enum status stream_token(struct request *request, const struct engine_token *tok
   buffer_init(&text, 0);
   status = logprobs_take(request, &text, &logprobs);
   if (status == STATUS_OK && request->parser != NULL) {
-    status = parsed_send(request, true, NULL, logprobs);
+    status = parsed_send(request, logprobs);
   } else if (status == STATUS_OK) {
     status = answer_chunk_text(&request->chunk, &request->head, request->run, token->text, token->text_size, logprobs);
     if (status == STATUS_OK) status = chunk_send(request);
@@ -110,10 +110,10 @@ enum status stream_token(struct request *request, const struct engine_token *tok
   return status;
 }
 
-enum status stream_run_end(struct request *request, const char *message_json, enum stop_reason stop) {
-  (void)message_json;
+enum status stream_run_end(struct request *request, const struct buffer *deltas, enum stop_reason stop) {
   bool is_last = request->run + 1 == request->n_runs && !request->head.has_usage;
   enum status status = role_send(request);
+  if (status == STATUS_OK) status = deltas_send(request, deltas, NULL);
   if (status == STATUS_OK) {
     status = answer_chunk_finish(&request->chunk, &request->head, request->run,
                                  answer_finish_reason(stop, request->has_calls), is_last ? &request->usage : NULL);

@@ -9,8 +9,8 @@
 void stream_begin(struct request *request);
 /* What a token brought. STATUS_CLOSED: the client is gone or takes too little; others: the answer cannot be told. */
 MUST_USE enum status stream_token(struct request *request, const struct engine_token *token);
-/* The run's answer is complete. */
-MUST_USE enum status stream_run_end(struct request *request, const char *message_json, enum stop_reason stop);
+/* The run's answer is complete; deltas: a JSON array of what was not sent yet, empty for plain text. */
+MUST_USE enum status stream_run_end(struct request *request, const struct buffer *deltas, enum stop_reason stop);
 /* Usage where asked for, [DONE], end. */
 void stream_end(struct request *request);
 /* An error instead of the rest. */

@@ -71,13 +71,22 @@ await check("errors have the client's types", async () => {
 const tool = { type: "function", function: { name: "get_weather", description: "Weather of a city", parameters: {
   type: "object", properties: { city: { type: "string", enum: ["Paris", "Rome"] } }, required: ["city"], additionalProperties: false } } };
 
+// So small a model calls a tool when it has seen how: three rounds come before the question.
+const rounds = [["Paris", "sunny"], ["Rome", "rain"], ["Paris", "wind"]].flatMap(([city, weather], i) => [
+  { role: "user", content: `Weather in ${city}?` },
+  { role: "assistant", content: "", tool_calls: [{ id: `call_${i}`, type: "function", function: { name: "get_weather", arguments: JSON.stringify({ city }) } }] },
+  { role: "tool", tool_call_id: `call_${i}`, content: weather },
+  { role: "assistant", content: weather },
+]);
+const asking = { ...base, messages: [...rounds, { role: "user", content: "Weather in Rome?" }], max_tokens: 60, tools: [tool], tool_choice: "required" };
+
 await check("tools need a template that knows them", async () => {
   const error = await plain.chat.completions.create({ ...base, tools: [tool] }).then(() => null, (e) => e);
   expect(error instanceof OpenAI.BadRequestError && error.param === "tools", `got ${error}`);
 });
 
 await check("a tool is called with arguments of its schema", async () => {
-  const answer = await withTools.chat.completions.create({ ...base, max_tokens: 60, tools: [tool], tool_choice: "required" });
+  const answer = await withTools.chat.completions.create(asking);
   const call = answer.choices[0].message.tool_calls?.[0];
   expect(answer.choices[0].finish_reason === "tool_calls", `finish reason is ${answer.choices[0].finish_reason}`);
   expect(call?.function.name === "get_weather", `got ${JSON.stringify(answer.choices[0].message)}`);
@@ -85,7 +94,7 @@ await check("a tool is called with arguments of its schema", async () => {
 });
 
 await check("a streamed tool call adds up to the whole one", async () => {
-  const body = { ...base, max_tokens: 60, tools: [tool], tool_choice: "required" };
+  const body = asking;
   const whole = (await withTools.chat.completions.create(body)).choices[0].message.tool_calls[0];
   let name = "", text = "", id = "";
   for await (const chunk of await withTools.chat.completions.create({ ...body, stream: true })) {

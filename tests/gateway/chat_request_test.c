@@ -193,8 +193,9 @@ static void tells_conversations_apart(void **state) {
   (void)state;
   static const char *const bodies[] = {
       "{\"messages\":[{\"role\":\"system\",\"content\":\"S\"},{\"role\":\"user\",\"content\":\"Hello\"}]}",
-      "{\"messages\":[{\"role\":\"system\",\"content\":\"S\"},{\"role\":\"user\",\"content\":\"Hello\"},"
-      "{\"role\":\"assistant\",\"content\":\"Hi\"},{\"role\":\"user\",\"content\":\"More\"}]}",
+/* clang-format off */
+      "{\"messages\":[{\"role\":\"system\",\"content\":\"S\"},{\"role\":\"user\",\"content\":\"Hello\"},{\"role\":\"assistant\",\"content\":\"Hi\"},{\"role\":\"user\",\"content\":\"More\"}]}",
+/* clang-format on */
       "{\"messages\":[{\"role\":\"system\",\"content\":\"S\"},{\"role\":\"user\",\"content\":\"Hello!\"}]}",
       "{\"messages\":[{\"role\":\"system\",\"content\":\"SH\"},{\"role\":\"user\",\"content\":\"ello\"}]}",
   };

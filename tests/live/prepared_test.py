@@ -87,10 +87,9 @@ class Restart(unittest.TestCase):
         with live.Folder() as data:
             options = (*CONTEXT, "--ssd", "1GiB")
             with live.forelay(data, *options) as server:
-                messages = [{"role": "user", "content": live.text_of(server, 1250, seed=6)}]
-                for seed in (7, 8):
-                    answer = live.chat(server, messages, 8)
-                    messages += [{"role": "assistant", "content": answer.text}, {"role": "user", "content": live.text_of(server, 1250 if seed == 7 else 20, seed=seed)}]
+                messages = [{"role": "user", "content": live.text_of(server, 2500, seed=6)}]
+                answer = live.chat(server, messages, 8)
+                messages += [{"role": "assistant", "content": answer.text}, {"role": "user", "content": live.text_of(server, 20, seed=8)}]
                 self.assertEqual(server.stop(), 0)
             with live.forelay(data, *options) as server:
                 self.assertGreater(server.json("GET", "/forelay/v1/status")["states"]["adopted"], 0)
