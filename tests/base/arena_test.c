@@ -19,6 +19,7 @@ static void test_pieces(void **state) {
   static size_t sizes[PIECES];
   struct arena arena;
   struct rng rng;
+  size_t sum = 0;
   rng_init(&rng, 5);
   arena_init(&arena, 64 << 20);
   for (int i = 0; i < PIECES; i++) {
@@ -27,6 +28,8 @@ static void test_pieces(void **state) {
     assert_non_null(pieces[i]);
     assert_int_equal((uintptr_t)pieces[i] % alignof(max_align_t), 0);
     memset(pieces[i], i & 255, sizes[i]);
+    sum += sizes[i];
+    assert_true(arena.bytes >= sum && arena.bytes <= sum + ((size_t)i + 1) * alignof(max_align_t));
   }
   for (int i = 0; i < PIECES; i++)
     for (size_t j = 0; j < sizes[i]; j++) assert_int_equal(pieces[i][j], i & 255);

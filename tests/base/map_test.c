@@ -88,7 +88,20 @@ static void test_limit(void **state) {
   assert_false(map_remove(map, map_key_of(0), NULL));
   assert_int_equal(map_set(map, map_key_of(3), 3), STATUS_OK);
   assert_int_equal(map_count(map), 3);
-  assert_true(map_bytes(map) > 0);
+  map_destroy(&map);
+}
+
+/* What it says it takes has room for every entry, and not for many more. */
+static void test_bytes(void **state) {
+  (void)state;
+  struct map *map;
+  const size_t entry_bytes = sizeof(struct map_key) + sizeof(uint64_t);
+  assert_int_equal(map_create(0, &map), STATUS_OK);
+  for (uint64_t i = 0; i < 3000; i++) {
+    assert_int_equal(map_set(map, map_key_of(i), i), STATUS_OK);
+    assert_true(map_bytes(map) >= (i + 1) * entry_bytes);
+  }
+  assert_true(map_bytes(map) <= 3000 * entry_bytes * 8);
   map_destroy(&map);
 }
 
@@ -115,6 +128,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_against_array),
       cmocka_unit_test(test_limit),
+      cmocka_unit_test(test_bytes),
       cmocka_unit_test(test_same_walk),
   };
   return cmocka_run_group_tests_name("map", tests, NULL, NULL);

@@ -104,6 +104,20 @@ static void test_refused_reads(void **state) {
   buffer_init(&into, 10);
   assert_int_equal(file_read(path, 10, &into, &error), STATUS_OK);
   buffer_release(&into);
+  /* So large that parts of it were in the buffer already. */
+  enum { SIZE = 100000 };
+  char *data = calloc(1, SIZE);
+  assert_non_null(data);
+  assert_int_equal(file_write(path, data, SIZE, &error), STATUS_OK);
+  free(data);
+  for (int is_buffer_small = 0; is_buffer_small < 2; is_buffer_small++) {
+    buffer_init(&into, is_buffer_small ? SIZE : 0);
+    assert_int_equal(buffer_append_text(&into, "kept"), STATUS_OK);
+    assert_int_equal(file_read(path, is_buffer_small ? SIZE : SIZE - 1, &into, &error), STATUS_TOO_LONG);
+    assert_int_equal(into.size, 4);
+    assert_string_equal((const char *)into.data, "kept");
+    buffer_release(&into);
+  }
   unlink(inside("pipe", path));
 }
 

@@ -83,10 +83,26 @@ static void test_once(void **state) {
   (void)state;
   catch_begin();
   for (int i = 0; i < 3; i++) log_once(LOG_WARNING, "disk-full", "disk full i=%d", i);
-  log_once(LOG_WARNING, "disk-slow", "disk slow");
+  for (int i = 0; i < 3; i++) log_once(LOG_INFO, "disk-slow", "disk slow");
   catch_end();
   assert_int_equal(count_lines(said), 2);
   assert_non_null(strstr(said, "disk full i=0"));
+}
+
+/* More keys than are remembered: those are said each time. */
+static void test_many_keys(void **state) {
+  (void)state;
+  enum { KEYS = 200, REMEMBERED_MAX = 64 };
+  static char keys[KEYS][8];
+  catch_begin();
+  for (int round = 0; round < 2; round++) {
+    for (int i = 0; i < KEYS; i++) {
+      snprintf(keys[i], sizeof keys[i], "key-%d", i);
+      log_once(LOG_WARNING, keys[i], "said");
+    }
+  }
+  catch_end();
+  assert_true(count_lines(said) >= 2 * KEYS - REMEMBERED_MAX && count_lines(said) < 2 * KEYS);
 }
 
 static void test_levels(void **state) {
@@ -168,9 +184,9 @@ static void test_signals(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_lines),  cmocka_unit_test(test_long_line), cmocka_unit_test(test_once),
-      cmocka_unit_test(test_levels), cmocka_unit_test(test_threads),   cmocka_unit_test(test_clocks),
-      cmocka_unit_test(test_memory), cmocka_unit_test(test_signals),
+      cmocka_unit_test(test_lines),     cmocka_unit_test(test_long_line), cmocka_unit_test(test_once),
+      cmocka_unit_test(test_many_keys), cmocka_unit_test(test_levels),    cmocka_unit_test(test_threads),
+      cmocka_unit_test(test_clocks),    cmocka_unit_test(test_memory),    cmocka_unit_test(test_signals),
   };
   return cmocka_run_group_tests_name("log", tests, NULL, NULL);
 }

@@ -1,5 +1,8 @@
-/* Chains that lie in two tiers, and chains that the folder knows by two names: nothing stays that cannot be reached. */
+/* Chains that lie in two tiers, are taken over at the start, cannot be read just now, or are in the folder under two
+ * names: what is whole is told and serves, and nothing stays that cannot be reached. */
 #include "store/stage.h"
+
+#include <sys/resource.h>
 
 enum { N = 300 };
 
@@ -103,11 +106,62 @@ static void a_second_file_of_the_same_tokens_goes(void **state) {
   assert_int_equal(stage_restore(stage, 0, tokens, 100, false), 99);
 }
 
+/* What the folder held is told once each when it is opened, parents first, as if it had just come. */
+static void what_is_adopted_is_told(void **state) {
+  struct stage *stage = *state;
+  int32_t tokens[N], branch[N];
+  stage_tokens(3, tokens, N);
+  memcpy(branch, tokens, sizeof branch);
+  branch[200]++;
+  assert_int_equal(stage_save(stage, 0, tokens, N), STATUS_OK);
+  assert_int_equal(stage_save(stage, 0, branch, N), STATUS_OK);
+  stage_demote(stage, 0, tokens, N);
+  stage_demote(stage, 0, branch, N);
+  stage_reopen(stage);
+  assert_int_equal(stage_stats(stage).adopted, 5);
+  assert_true(stage_stats(stage).index_bytes > 5 * SEGMENT_TOKENS);
+  assert_int_equal(stage->n_events, 5);
+  for (size_t i = 0; i < stage->n_events; i++) {
+    const struct depot_event *event = &stage->events[i];
+    bool is_parent_told = event->parent == 0;
+    for (size_t j = 0; j < i; j++) {
+      is_parent_told = is_parent_told || stage->events[j].segment == event->parent;
+      assert_true(stage->events[j].segment != event->segment);
+    }
+    assert_true(is_parent_told && event->is_present);
+    assert_int_equal(event->tier, TIER_SSD);
+    assert_true(event->bytes >= ENVELOPE_SIZE + (event->to - event->from) * stage->config.bytes_per_token);
+    assert_int_equal(event->parent == 0, event->from == 0);
+  }
+}
+
+/* The program has no descriptor left: that says nothing about the file, which is read once there is one. */
+static void a_file_that_cannot_be_opened_now_stays(void **state) {
+  struct stage *stage = *state;
+  int32_t tokens[N];
+  struct rlimit kept, none;
+  stage_tokens(4, tokens, N);
+  assert_int_equal(stage_save(stage, 0, tokens, N), STATUS_OK);
+  stage_demote(stage, 0, tokens, N);
+  stage_evict(stage, 0, tokens, N, TIER_RAM);
+  assert_int_equal(getrlimit(RLIMIT_NOFILE, &kept), 0);
+  none = (struct rlimit){.rlim_cur = 0, .rlim_max = kept.rlim_max};
+  assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+  uint32_t usable = stage_restore(stage, 0, tokens, N, false);
+  assert_int_equal(setrlimit(RLIMIT_NOFILE, &kept), 0);
+  assert_int_equal(usable, 0);
+  assert_int_equal(stage_stats(stage).rejected, 0);
+  assert_false(stage_stats(stage).tier[TIER_SSD].is_degraded);
+  assert_int_equal(stage_restore(stage, 0, tokens, N, false), N - 1);
+}
+
 #define STAGE_TEST(test) cmocka_unit_test_setup_teardown(test, stage_setup, stage_teardown)
 
 int main(void) {
   const struct CMUnitTest tests[] = {
       STAGE_TEST(a_parent_on_disk_stays_for_a_child_in_memory),
+      STAGE_TEST(what_is_adopted_is_told),
+      STAGE_TEST(a_file_that_cannot_be_opened_now_stays),
       STAGE_TEST(a_second_file_of_the_same_tokens_goes),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

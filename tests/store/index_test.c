@@ -337,6 +337,30 @@ static void walk_note(void *ctx, const struct index_entry *entry) {
   walk->seen[walk->n++] = entry->id;
 }
 
+/* A segment hangs only where its parent ends, and only below its own tenant's. */
+static void a_wrong_parent_is_refused(void **state) {
+  (void)state;
+  struct index *index = index_new(64 << 20);
+  int32_t tokens[400];
+  uint64_t id;
+  stage_tokens(3, tokens, 400);
+  uint64_t whole = chain_add(index, 0, tokens, 128, 128, TIER_RAM);
+  uint64_t partial = chain_add(index, 0, tokens, 100, 100, TIER_RAM);
+  uint64_t others = chain_add(index, 1, tokens, 128, 128, TIER_RAM);
+  const struct {
+    uint64_t parent;
+    uint32_t from;
+  } wrong[] = {{partial, 128}, {whole, 256}, {others, 128}, {999, 128}};
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    uint32_t from = wrong[i].from;
+    assert_int_equal(index_add(index, 0, wrong[i].parent, tokens + from, from, from + 100, 0,
+                               stage_key(0, tokens, from + 100), stage_key(0, tokens, from), 0, &id),
+                     STATUS_INVALID);
+  }
+  assert_int_equal(index_count(index), 3);
+  index_destroy(&index);
+}
+
 static void walks_see_all_once_parents_first(void **state) {
   (void)state;
   struct index *index = index_new(64 << 20);
@@ -374,6 +398,7 @@ int main(void) {
       cmocka_unit_test(a_shorter_leaf_is_found),
       cmocka_unit_test(memory_of_the_index_is_bounded),
       cmocka_unit_test(only_free_leaves_go),
+      cmocka_unit_test(a_wrong_parent_is_refused),
       cmocka_unit_test(walks_see_all_once_parents_first),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
