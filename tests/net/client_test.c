@@ -34,6 +34,33 @@ static void test_calls(void **state) {
   wire_close(wire);
 }
 
+/* The key is said where there is one, and that bodies are JSON. */
+static void test_headers(void **state) {
+  (void)state;
+  struct wire *wire = wire_open();
+  const struct {
+    const char *bearer, *body, *answer;
+  } calls[] = {{"sk-1", "{}", "authorization=Bearer sk-1 content-type=application/json"},
+               {NULL, "{}", "authorization=- content-type=application/json"},
+               {"sk-2", NULL, "authorization=Bearer sk-2 content-type=application/json"}};
+  char url[128];
+  url_of(wire, "/headers", url);
+  for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+    struct buffer into;
+    struct error error = {0};
+    int status = 0;
+    buffer_init(&into, 0);
+    const struct http_call call = {
+        .method = calls[i].body != NULL ? "POST" : "GET", .url = url, .body = calls[i].body, .bearer = calls[i].bearer};
+    assert_int_equal(http_client_call(&call, &status, &into, &error), STATUS_OK);
+    assert_int_equal(status, 200);
+    assert_string_equal((const char *)into.data, calls[i].answer);
+    buffer_release(&into);
+  }
+  wire_stop(wire);
+  wire_close(wire);
+}
+
 static enum status call_once(const char *url, uint32_t timeout_ms, size_t size_max, struct error *error) {
   struct buffer into;
   int status = -1;
@@ -76,7 +103,7 @@ static void test_events(void **state) {
   assert_int_equal(into.size, size);
   assert_string_equal((const char *)into.data, "data: {\"a\":1}\n\n: ping\n\n");
   buffer_clear(&into);
-  assert_int_equal(sse_data(&into, "a\nb\r\nc\r", 7), STATUS_OK);
+  assert_int_equal(sse_data(&into, "a\nb\r\nc\r\n", 7), STATUS_OK);
   assert_string_equal((const char *)into.data, "data: a\ndata: b\ndata: c\ndata: \n\n");
   buffer_release(&into);
 }
@@ -84,6 +111,7 @@ static void test_events(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_calls),
+      cmocka_unit_test(test_headers),
       cmocka_unit_test(test_failures),
       cmocka_unit_test(test_events),
   };

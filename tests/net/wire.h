@@ -109,6 +109,13 @@ static inline void wire_echo(struct http_exchange *exchange) {
   http_reply(exchange, 200, fields, 4, text, strlen(text));
 }
 
+static inline void wire_tell_headers(struct http_exchange *exchange) {
+  char text[256];
+  const char *key = http_header(exchange, "authorization"), *type = http_header(exchange, "content-type");
+  snprintf(text, sizeof text, "authorization=%s content-type=%s", key != NULL ? key : "-", type != NULL ? type : "-");
+  http_reply(exchange, 200, NULL, 0, text, strlen(text));
+}
+
 static inline void wire_flood(struct wire *wire) {
   static char block[65536];
   http_stream_start(wire->held, 200, NULL, 0);
@@ -137,6 +144,8 @@ static inline void wire_handle(void *ctx, struct http_exchange *exchange) {
     wire_flood(wire);
   } else if (strcmp(path, "/quiet") == 0) {
     http_stream_start(exchange, 200, NULL, 0);
+  } else if (strcmp(path, "/headers") == 0) {
+    wire_tell_headers(exchange);
   } else if (!is_kept) {
     wire_echo(exchange);
   }

@@ -135,6 +135,41 @@ static void what_is_adopted_is_told(void **state) {
   }
 }
 
+struct fetched {
+  uint64_t bytes;
+  bool is_done;
+};
+
+static void note_fetched(void *ctx, uint64_t bytes, uint64_t us) {
+  (void)us;
+  *(struct fetched *)ctx = (struct fetched){bytes, true};
+}
+
+/* The bytes a fetch says it brought are those of the segments that were on disk only: transfers are reckoned by them.
+ */
+static void a_fetch_says_what_it_brought(void **state) {
+  struct stage *stage = *state;
+  int32_t tokens[N];
+  uint64_t ids[8];
+  stage_tokens(5, tokens, N);
+  assert_int_equal(stage_save(stage, 0, tokens, N), STATUS_OK);
+  stage_demote(stage, 0, tokens, N);
+  assert_int_equal(stage_chain(stage, 0, tokens, N, ids), 3);
+  for (uint32_t n_absent = 0; n_absent <= 3; n_absent++) {
+    struct index_match match;
+    struct fetched fetched = {0};
+    for (uint32_t i = 0; i < n_absent; i++)
+      assert_int_equal(depot_evict(stage->depot, ids[2 - i], TIER_RAM), STATUS_OK);
+    uint32_t kept_tokens = (3 - n_absent) * SEGMENT_TOKENS;
+    depot_match(stage->depot, 0, tokens, N, false, &match);
+    assert_int_equal(depot_fetch(stage->depot, &match, note_fetched, &fetched), STATUS_OK);
+    stage_wait(stage, &fetched.is_done);
+    uint64_t expected = n_absent > 0 ? (N - kept_tokens) * stage->config.bytes_per_token : 0;
+    assert_int_equal(fetched.bytes, expected);
+    depot_release(stage->depot, &match);
+  }
+}
+
 /* The program has no descriptor left: that says nothing about the file, which is read once there is one. */
 static void a_file_that_cannot_be_opened_now_stays(void **state) {
   struct stage *stage = *state;
@@ -161,6 +196,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       STAGE_TEST(a_parent_on_disk_stays_for_a_child_in_memory),
       STAGE_TEST(what_is_adopted_is_told),
+      STAGE_TEST(a_fetch_says_what_it_brought),
       STAGE_TEST(a_file_that_cannot_be_opened_now_stays),
       STAGE_TEST(a_second_file_of_the_same_tokens_goes),
   };
