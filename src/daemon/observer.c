@@ -19,8 +19,11 @@ struct observer {
   uint32_t chain_max;
   uint64_t *residences; /* [sequences]: id of what lies there, 0: nothing */
   uint64_t next_residence;
-  struct map *open; /* request → tenant, from asked to ended */
+  struct map *open; /* request → tenant, and OPEN_LEARNS; from asked to ended */
 };
+
+/* The request may be remembered: without it no row of it is written, neither its ask nor its end. */
+static const uint64_t OPEN_LEARNS = (uint64_t)1 << 32;
 
 /* Requests under way, far beyond what a queue allows. */
 enum { OPEN_MAX = 1 << 17 };
@@ -138,7 +141,7 @@ void observer_asked(struct observer *observer, const struct backend_ask *ask) {
   told.n_blocks = chain_of(observer, ask->tenant, NULL, ask->tokens, ask->n_tokens);
   if (ask->may_learn) told.material = keep(observer, ask->tenant, ask->tokens, ask->n_tokens, told.n_blocks);
   told.keys = observer->chain;
-  (void)!map_set(observer->open, map_key_of(ask->request), ask->tenant);
+  (void)!map_set(observer->open, map_key_of(ask->request), ask->tenant | (ask->may_learn ? OPEN_LEARNS : 0));
   if (observer->config.history != NULL && ask->may_learn) history_ask(observer->config.history, &told);
   (void)!planner_run_keys(observer->config.planner, run_ask, &told, sizeof told, observer->chain, told.n_blocks, true);
 }
@@ -146,17 +149,18 @@ void observer_asked(struct observer *observer, const struct backend_ask *ask) {
 void observer_ended(struct observer *observer, const struct outcome *outcome, const int32_t *next_tokens,
                     uint32_t n_next) {
   struct outcome told = *outcome;
-  uint64_t tenant;
-  bool is_known = map_remove(observer->open, map_key_of(outcome->request), &tenant);
+  uint64_t open = 0;
+  bool learns = map_remove(observer->open, map_key_of(outcome->request), &open) && (open & OPEN_LEARNS) != 0;
+  uint32_t tenant = (uint32_t)open;
   told.next_material = 0;
   told.next_tokens = 0;
   told.n_next = 0;
-  if (is_known && next_tokens != NULL && n_next > 0) {
-    told.n_next = chain_of(observer, (uint32_t)tenant, NULL, next_tokens, n_next);
+  if (learns && next_tokens != NULL && n_next > 0) {
+    told.n_next = chain_of(observer, tenant, NULL, next_tokens, n_next);
     told.next_tokens = n_next;
-    told.next_material = keep(observer, (uint32_t)tenant, next_tokens, n_next, told.n_next);
+    told.next_material = keep(observer, tenant, next_tokens, n_next, told.n_next);
   }
-  if (observer->config.history != NULL) history_outcome(observer->config.history, &told);
+  if (observer->config.history != NULL && learns) history_outcome(observer->config.history, &told);
   (void)!planner_run_keys(observer->config.planner, run_outcome, &told, sizeof told, observer->chain, told.n_next,
                           true);
 }

@@ -1,7 +1,10 @@
 """The OpenAI routes, their errors and their usage figures, on the real model."""
 
+import contextlib
 import json
+import pathlib
 import socket
+import sqlite3
 import unittest
 
 import live
@@ -100,6 +103,16 @@ class Basics(unittest.TestCase):
         for _ in range(2):
             self.assertEqual(live.complete(self.server, prompt, 2, {"x-forelay-store": "no"}).cached, 0)
         self.assertEqual(len(self.server.json("GET", "/forelay/v1/states")["states"]), len(before["states"]))
+
+    def test_history_keeps_no_row_of_them(self):
+        with live.Folder() as data:
+            with live.forelay(data, "--context", "1024", "--slots", "1", "--ram", "64MiB", "--ssd", "0") as server:
+                live.complete(server, "Nothing of this is kept.", 2, {"x-forelay-store": "no"})
+                live.complete(server, "This one is kept.", 2)
+            with contextlib.closing(sqlite3.connect(pathlib.Path(data) / "history.sqlite")) as history:
+                rows = [history.execute(f"SELECT request FROM {table}").fetchall() for table in ("asks", "outcomes")]
+            self.assertEqual(len(rows[0]), 1)
+            self.assertEqual(rows[0], rows[1])
 
     def test_malformed_http_is_refused_and_harmless(self):
         for head in (b"GET /health HTTP/1.1\r\n\r\n", b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello",
