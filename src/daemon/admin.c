@@ -235,7 +235,7 @@ static void add_state(void *ctx, const struct index_entry *entry) {
                         json_pack("{s:I, s:I, s:s, s:i, s:i, s:i, s:I, s:I}", "id", (json_int_t)entry->id, "parent",
                                   (json_int_t)entry->parent, "tenant",
                                   tenants_name(list->composition->tenants, entry->tenant), "from", (int)entry->from,
-                                  "to", (int)entry->to, "exact_tokens", (int)entry->exact_tokens, "ram_bytes",
+                                  "to", (int)entry->to, "exact_tokens", (int)index_exact_tokens(entry), "ram_bytes",
                                   (json_int_t)entry->bytes[TIER_RAM], "ssd_bytes", (json_int_t)entry->bytes[TIER_SSD]));
 }
 

@@ -459,6 +459,7 @@ static enum status open_engine(struct composition *composition, struct error *er
                                   .depot = composition->depot,
                                   .slots = settings->slots,
                                   .queue_max = settings->queue,
+                                  .saves_near = settings->reuse == REUSE_NEAR,
                                   .listener = {.ctx = composition,
                                                .residence = residence,
                                                .make_room = make_room,
@@ -533,8 +534,7 @@ static void kept(void *ctx, enum status status, uint32_t ram_tokens) {
 /* What the last requests left in the engine's sequences may not have been copied yet. */
 static void keep_residence(void *ctx, const struct reuse_residence *told) {
   struct composition *composition = ctx;
-  (void)!reuse_save(composition->reuse, told->salt, told->tenant, told->tokens, told->canonical_tokens, told->task,
-                    kept, NULL);
+  (void)!reuse_save(composition->reuse, told->salt, told->tenant, told->tokens, told->n_tokens, told->task, kept, NULL);
 }
 
 static bool is_saved(void *ctx) {

@@ -24,7 +24,8 @@ struct keep {
   struct reuse *reuse;
   enum keep_phase phase;
   uint32_t seq;
-  uint32_t upto; /* tokens to save */
+  uint32_t upto;         /* tokens to save */
+  uint32_t exact_tokens; /* of them the first so many are canonical */
   uint32_t tenant;
   uint8_t salt[32];
   int32_t *tokens;      /* [upto] as they lay there at the beginning */
@@ -48,15 +49,16 @@ static bool is_quiet(const struct reuse *reuse) {
 
 void keeper_look(struct reuse *reuse, uint32_t seq) {
   struct sequence *sequence = &reuse->table.items[seq];
+  uint32_t savable = sequences_savable(&reuse->table, seq);
   struct index_range first;
   uint32_t n;
 
-  if (reuse->depot == NULL || sequence->canonical_tokens == 0) {
+  if (reuse->depot == NULL || savable == 0) {
     sequence->ram_tokens = 0;
     return;
   }
-  n = depot_missing(reuse->depot, sequence->tenant, sequence->tokens, sequence->canonical_tokens, &first, 1);
-  sequence->ram_tokens = n > 0 ? first.from : sequence->canonical_tokens;
+  n = depot_missing(reuse->depot, sequence->tenant, sequence->tokens, savable, sequence->canonical_tokens, &first, 1);
+  sequence->ram_tokens = n > 0 ? first.from : savable;
 }
 
 static void free_keep(struct keep *keep) {
@@ -68,8 +70,8 @@ static void free_keep(struct keep *keep) {
 static uint32_t ram_tokens_of(const struct keep *keep) {
   struct index_range first;
 
-  return depot_missing(keep->reuse->depot, keep->tenant, keep->tokens, keep->upto, &first, 1) > 0 ? first.from
-                                                                                                  : keep->upto;
+  return depot_missing(keep->reuse->depot, keep->tenant, keep->tokens, keep->upto, 0, &first, 1) > 0 ? first.from
+                                                                                                     : keep->upto;
 }
 
 static void finish(struct keep *keep, enum status status) {
@@ -85,7 +87,7 @@ static void finish(struct keep *keep, enum status status) {
   *link = keep->next;
   keeper_look(reuse, keep->seq);
   if (status != STATUS_OK) {
-    sequence->refused_tokens = sequence->canonical_tokens;
+    sequence->refused_tokens = sequences_savable(&reuse->table, keep->seq);
   }
   if (waiter != NULL) {
     sequence->state = SEQUENCE_IDLE;
@@ -140,6 +142,10 @@ static uint64_t task_of(const struct keep *keep, struct index_range range) {
   return range.to > keep->computed_from && range.to <= keep->computed_to ? keep->computed_by : 0;
 }
 
+static uint32_t exact_of(const struct keep *keep, struct index_range range) {
+  return range.to < keep->exact_tokens ? range.to : keep->exact_tokens;
+}
+
 /* STATUS_BUSY: another job has the sequence now, or the range went from it. */
 static enum status copy_range(struct keep *keep, struct index_range range) {
   struct reuse *reuse = keep->reuse;
@@ -148,13 +154,14 @@ static enum status copy_range(struct keep *keep, struct index_range range) {
       .from = range.from, .to = range.to, .size = engine_state_bytes(reuse->engine, range.from, range.to)};
   enum status status;
 
-  if (sequence->state == SEQUENCE_BUSY || range.to > sequence->canonical_tokens ||
+  if (sequence->state == SEQUENCE_BUSY || range.to > sequences_savable(&reuse->table, keep->seq) ||
       sequence_common(sequence, keep->salt, keep->tokens, range.to) < range.to) {
     return STATUS_BUSY;
   }
   status =
-      depot_reserve(reuse->depot, keep->tenant, keep->tokens, range.from, range.to, range.to, key_of(keep, range.to),
-                    key_of(keep, range.from), task_of(keep, range), &keep->ticket, &target.bytes);
+      depot_reserve(reuse->depot, keep->tenant, keep->tokens, range.from, range.to, exact_of(keep, range),
+                    key_of(keep, range.to), key_of(keep, range.from), task_of(keep, range), &keep->ticket,
+                    &target.bytes);
   if (status != STATUS_OK) {
     return status;
   }
@@ -188,7 +195,8 @@ static void ask_room(struct keep *keep, const struct index_range *ranges, uint32
 static void advance(struct keep *keep) {
   struct reuse *reuse = keep->reuse;
   struct index_range ranges[INDEX_MATCH_MAX];
-  uint32_t n = depot_missing(reuse->depot, keep->tenant, keep->tokens, keep->upto, ranges, INDEX_MATCH_MAX);
+  uint32_t n = depot_missing(reuse->depot, keep->tenant, keep->tokens, keep->upto, keep->exact_tokens, ranges,
+                             INDEX_MATCH_MAX);
   enum status status;
 
   if (n == 0) {
@@ -229,6 +237,7 @@ static struct keep *create_keep(struct reuse *reuse, uint32_t seq, uint32_t upto
   keep->reuse = reuse;
   keep->seq = seq;
   keep->upto = upto;
+  keep->exact_tokens = sequence->canonical_tokens < upto ? sequence->canonical_tokens : upto;
   keep->tenant = sequence->tenant;
   keep->task = task;
   keep->computed_by = sequence->task;
@@ -244,7 +253,7 @@ static struct keep *create_keep(struct reuse *reuse, uint32_t seq, uint32_t upto
 
 void keeper_clear(struct reuse *reuse, uint32_t seq, struct reuse_job *waiter) {
   struct sequence *sequence = &reuse->table.items[seq];
-  struct keep *keep = create_keep(reuse, seq, sequence->canonical_tokens, sequence->task);
+  struct keep *keep = create_keep(reuse, seq, sequences_savable(&reuse->table, seq), sequence->task);
 
   if (keep == NULL) {
     waiter->has_cleared = true;
@@ -295,12 +304,13 @@ static uint32_t next_unsaved(struct reuse *reuse) {
   for (uint32_t i = 0; i < reuse->table.count; i++) {
     const struct sequence *sequence = &reuse->table.items[i];
 
-    if (sequence->state != SEQUENCE_IDLE || sequence->canonical_tokens < LOSS_TOKENS ||
-        sequence->refused_tokens == sequence->canonical_tokens) {
+    uint32_t savable = sequences_savable(&reuse->table, i);
+
+    if (sequence->state != SEQUENCE_IDLE || savable < LOSS_TOKENS || sequence->refused_tokens == savable) {
       continue;
     }
     keeper_look(reuse, i);
-    if (sequence_unsaved(sequence, 0) >= LOSS_TOKENS &&
+    if (sequences_unsaved(&reuse->table, i, 0) >= LOSS_TOKENS &&
         (best == SEQUENCE_NONE || sequence->used_us > reuse->table.items[best].used_us)) {
       best = i;
     }
@@ -329,7 +339,7 @@ void keeper_step(struct reuse *reuse) {
   if (seq == SEQUENCE_NONE) {
     return;
   }
-  keep = create_keep(reuse, seq, reuse->table.items[seq].canonical_tokens, reuse->table.items[seq].task);
+  keep = create_keep(reuse, seq, sequences_savable(&reuse->table, seq), reuse->table.items[seq].task);
   if (keep != NULL) {
     advance(keep);
   }

@@ -1,4 +1,4 @@
-/* Copies what was computed canonically from device sequences to RAM, segment by segment, while nobody waits, or at once
+/* Copies what is worth it (options.saves_near) from device sequences to RAM, segment by segment, while nobody waits, or at once
  * where a request needs the sequence. Loop thread. Asks the listener for room; never decides who is displaced. */
 #ifndef FORELAY_ENGINE_KEEPER_H
 #define FORELAY_ENGINE_KEEPER_H

@@ -18,6 +18,7 @@ void retrieval_look(struct retrieval *retrieval, struct depot *depot, const stru
     const struct index_use *use = &retrieval->match.uses[i];
     const void *view = depot_view(depot, use->segment);
     struct index_entry entry;
+    uint32_t exact_tokens;
 
     if (view == NULL || depot_segment(depot, use->segment, &entry) != STATUS_OK) {
       return;
@@ -25,8 +26,10 @@ void retrieval_look(struct retrieval *retrieval, struct depot *depot, const stru
     retrieval->ranges[retrieval->n_ranges++] =
         (struct engine_range){entry.from, entry.to, view, engine_state_bytes(engine, entry.from, entry.to)};
     retrieval->ram_tokens = use->from + use->tokens;
-    retrieval->canonical_tokens =
-        entry.exact_tokens < retrieval->ram_tokens ? entry.exact_tokens : retrieval->ram_tokens;
+    if (retrieval->canonical_tokens == use->from) { /* nothing is canonical behind what is not */
+      exact_tokens = entry.exact_tokens[TIER_RAM] > use->from ? entry.exact_tokens[TIER_RAM] : use->from;
+      retrieval->canonical_tokens = exact_tokens < retrieval->ram_tokens ? exact_tokens : retrieval->ram_tokens;
+    }
   }
 }
 

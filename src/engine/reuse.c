@@ -48,7 +48,7 @@ enum status reuse_open(const struct reuse_options *options, struct reuse **ret_r
   reuse->idle_since_us = clock_monotonic_us();
   status = keys_create(&reuse->keys);
   if (status == STATUS_OK) {
-    status = sequences_init(&reuse->table, caps->sequences, caps->context_tokens);
+    status = sequences_init(&reuse->table, caps->sequences, caps->context_tokens, options->saves_near);
   }
   if (status != STATUS_OK) {
     release(reuse);
@@ -237,8 +237,8 @@ enum status reuse_save(struct reuse *reuse, const uint8_t salt[32], uint32_t ten
     const struct sequence *sequence = &reuse->table.items[i];
     uint32_t common = sequence_common(sequence, salt, tokens, n_tokens);
 
-    if (common > sequence->canonical_tokens) {
-      common = sequence->canonical_tokens;
+    if (common > sequences_savable(&reuse->table, i)) {
+      common = sequences_savable(&reuse->table, i);
     }
     if (sequence->state == SEQUENCE_IDLE && common > best_tokens) {
       best = i;

@@ -113,6 +113,7 @@ struct reuse_options {
   uint32_t slots;        /* most real requests at once, ≥ 1, < sequences of the engine where it has one to spare */
   uint32_t queue_max;    /* most waiting real requests */
   uint8_t compat[32];    /* fingerprint of states made here */
+  bool saves_near;       /* copies to RAM also what is not canonical, for REUSE_NEAR; false: canonical tokens only */
   struct reuse_listener listener; /* copied */
 };
 
@@ -133,7 +134,7 @@ MUST_USE enum status reuse_submit(struct reuse *reuse, const struct reuse_reques
  * micro-batch; where the engine has not begun, perhaps before this returns. */
 void reuse_cancel(struct reuse *reuse, struct reuse_job *job);
 
-/* Saves to RAM what of these tokens' canonical state lies in an idle sequence and not in RAM yet. `done` exactly once,
+/* Saves to RAM what of these tokens' savable state (options.saves_near) lies in an idle sequence and not in RAM yet. `done` exactly once,
  * never before this returns: STATUS_OK with the tokens of the prefix that are now in RAM; STATUS_FULL when the listener
  * refused room; STATUS_NOT_FOUND when no sequence holds them. */
 typedef void reuse_saved(void *ctx, enum status status, uint32_t ram_tokens);

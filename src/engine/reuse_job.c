@@ -508,13 +508,13 @@ void reuse_job_room_made(struct reuse_job *job, enum status status) {
 
 /* What the sequence holds beyond what is kept is copied to RAM first, if it would be lost. */
 static bool clears(struct reuse_job *job, const struct choice *choice) {
-  const struct sequence *sequence = &job->reuse->table.items[choice->seq];
+  struct sequences *table = &job->reuse->table;
 
   if (job->has_cleared || job->reuse->depot == NULL ||
-      sequence_unsaved(sequence, choice->load > 0 ? 0 : choice->keep) < REUSE_GAIN_TOKENS) {
+      sequences_unsaved(table, choice->seq, choice->load > 0 ? 0 : choice->keep) < REUSE_GAIN_TOKENS) {
     return false;
   }
-  if (sequence->refused_tokens == sequence->canonical_tokens) {
+  if (table->items[choice->seq].refused_tokens == sequences_savable(table, choice->seq)) {
     return false;
   }
   reuse_job_set_phase(job, REUSE_CLEARING);

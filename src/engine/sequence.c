@@ -8,9 +8,9 @@
 
 enum { LOSS_TOKENS = SPLIT_MICRO_BATCH_MIN }; /* fewer are cheaper to compute again than to wait for a copy */
 
-enum status sequences_init(struct sequences *table, uint32_t count, uint32_t tokens_max) {
+enum status sequences_init(struct sequences *table, uint32_t count, uint32_t tokens_max, bool saves_near) {
   assert(count > 0 && tokens_max > 0);
-  *table = (struct sequences){.count = count, .tokens_max = tokens_max};
+  *table = (struct sequences){.count = count, .tokens_max = tokens_max, .saves_near = saves_near};
   table->items = calloc(count, sizeof(*table->items));
   if (table->items == NULL) {
     return STATUS_NO_MEMORY;
@@ -97,10 +97,17 @@ uint32_t sequences_match(const struct sequences *table, const struct sequence_as
   return best;
 }
 
-uint32_t sequence_unsaved(const struct sequence *sequence, uint32_t keep_tokens) {
-  uint32_t safe = sequence->ram_tokens > keep_tokens ? sequence->ram_tokens : keep_tokens;
+uint32_t sequences_savable(const struct sequences *table, uint32_t seq) {
+  const struct sequence *sequence = &table->items[seq];
 
-  return sequence->canonical_tokens > safe ? sequence->canonical_tokens - safe : 0;
+  return table->saves_near ? sequence->n_tokens : sequence->canonical_tokens;
+}
+
+uint32_t sequences_unsaved(const struct sequences *table, uint32_t seq, uint32_t keep_tokens) {
+  uint32_t savable = sequences_savable(table, seq), ram = table->items[seq].ram_tokens;
+  uint32_t safe = ram > keep_tokens ? ram : keep_tokens;
+
+  return savable > safe ? savable - safe : 0;
 }
 
 uint32_t sequences_victim(const struct sequences *table) {
@@ -113,7 +120,7 @@ uint32_t sequences_victim(const struct sequences *table) {
     if (sequence->state != SEQUENCE_IDLE) {
       continue;
     }
-    rank = sequence->n_tokens == 0 ? 0 : sequence_unsaved(sequence, 0) < LOSS_TOKENS ? 1 : 2;
+    rank = sequence->n_tokens == 0 ? 0 : sequences_unsaved(table, i, 0) < LOSS_TOKENS ? 1 : 2;
     if (rank < best_rank || (rank == best_rank && sequence->used_us < table->items[best].used_us)) {
       best = i;
       best_rank = rank;
@@ -132,9 +139,6 @@ void sequence_assign(struct sequence *sequence, uint32_t tenant, const uint8_t s
   sequence->n_tokens = n_tokens;
   sequence->canonical_tokens = canonical_tokens;
   sequence->refused_tokens = 0;
-  if (sequence->ram_tokens > canonical_tokens) {
-    sequence->ram_tokens = canonical_tokens;
-  }
 }
 
 void sequence_cut(struct sequence *sequence, uint32_t n_tokens) {

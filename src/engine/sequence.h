@@ -21,12 +21,12 @@ struct sequence {
   enum sequence_state state;
   uint32_t n_tokens;         /* 0: empty; while busy: what was kept for the job */
   uint32_t canonical_tokens; /* ≤ n_tokens */
-  uint32_t ram_tokens;       /* ≤ canonical_tokens: so many were in RAM when last looked at */
+  uint32_t ram_tokens;       /* ≤ n_tokens: so many were in RAM when last looked at */
   uint32_t tenant;
   uint8_t salt[32];
   uint64_t task; /* preparation that computed [task_from, task_to), 0: none */
   uint32_t task_from, task_to;
-  uint32_t refused_tokens; /* canonical tokens for which there was no room in RAM: not asked again until they change */
+  uint32_t refused_tokens; /* savable tokens for which there was no room in RAM: not asked again until they change */
   uint64_t used_us;        /* last begin or end of a job */
   int32_t *tokens;         /* [n_tokens], room for tokens_max */
 };
@@ -35,10 +35,11 @@ struct sequences {
   struct sequence *items; /* [count] */
   uint32_t count;
   uint32_t tokens_max;
+  bool saves_near; /* what was generated is worth a copy, too */
 };
 
 /* count ≥ 1 sequences of at most tokens_max tokens, all empty. */
-MUST_USE enum status sequences_init(struct sequences *table, uint32_t count, uint32_t tokens_max);
+MUST_USE enum status sequences_init(struct sequences *table, uint32_t count, uint32_t tokens_max, bool saves_near);
 void sequences_release(struct sequences *table);
 
 /* Leading tokens that both arrays have in common. */
@@ -62,8 +63,10 @@ struct sequence_ask {
 /* The idle sequence with most reusable tokens (SEQUENCE_NONE where none has any); ties: used last, then lower number.
  */
 uint32_t sequences_match(const struct sequences *table, const struct sequence_ask *ask, uint32_t *ret_reusable);
-/* Tokens that would be lost for good if only the first `keep_tokens` stayed: canonical and not in RAM. */
-uint32_t sequence_unsaved(const struct sequence *sequence, uint32_t keep_tokens);
+/* Tokens of the sequence that a copy should have: the canonical ones, or all where near reuse takes those, too. */
+uint32_t sequences_savable(const struct sequences *table, uint32_t seq);
+/* Tokens that would be lost for good if only the first `keep_tokens` stayed: savable and not in RAM. */
+uint32_t sequences_unsaved(const struct sequences *table, uint32_t seq, uint32_t keep_tokens);
 /* The idle sequence to overwrite: an empty one, else one of which fewer than 64 tokens would be lost (used longest
  * ago), else the one used longest ago; SEQUENCE_NONE when none is idle. */
 uint32_t sequences_victim(const struct sequences *table);

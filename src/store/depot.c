@@ -45,9 +45,9 @@ static void tell(struct depot *depot, const struct index_entry *entry, enum tier
   depot->config.event(depot->config.event_ctx, &event);
 }
 
-void depot_set_present(struct depot *depot, uint64_t segment, enum tier tier, uint64_t bytes) {
+void depot_set_present(struct depot *depot, uint64_t segment, enum tier tier, uint64_t bytes, uint32_t exact_tokens) {
   struct index_entry entry;
-  index_set_tier(depot->index, segment, tier, bytes);
+  index_set_tier(depot->index, segment, tier, bytes, exact_tokens);
   if (index_get(depot->index, segment, &entry) == STATUS_OK) tell(depot, &entry, tier, true);
 }
 
@@ -61,7 +61,7 @@ static void prune(struct depot *depot, uint64_t segment) {
 void depot_set_absent(struct depot *depot, uint64_t segment, enum tier tier) {
   struct index_entry entry;
   if (index_get(depot->index, segment, &entry) != STATUS_OK || entry.bytes[tier] == 0) return;
-  index_set_tier(depot->index, segment, tier, 0);
+  index_set_tier(depot->index, segment, tier, 0, 0);
   tell(depot, &entry, tier, false);
   prune(depot, segment);
 }
@@ -103,13 +103,14 @@ void depot_unpin(struct depot *depot, uint64_t segment) {
   depot_drop_unreachable(depot, segment);
 }
 
-void depot_envelope(const struct depot *depot, const struct index_entry *entry, struct envelope *ret_envelope) {
+void depot_envelope(const struct depot *depot, const struct index_entry *entry, enum tier tier,
+                    struct envelope *ret_envelope) {
   *ret_envelope = (struct envelope){.fingerprint = depot->config.fingerprint,
                                     .key = entry->key,
                                     .parent_key = entry->parent_key,
                                     .from = entry->from,
                                     .to = entry->to,
-                                    .exact_tokens = entry->exact_tokens,
+                                    .exact_tokens = entry->exact_tokens[tier],
                                     .payload_bytes = depot_payload_bytes(depot, entry->from, entry->to)};
   memcpy(ret_envelope->salt, depot->salts[entry->tenant], sizeof ret_envelope->salt);
   memcpy(ret_envelope->tokens, entry->tokens, (entry->to - entry->from) * sizeof *entry->tokens);
@@ -130,14 +131,14 @@ static enum status adopt_chain(struct adoption *adoption, const struct envelope 
   if (envelope->from > 0 && !map_get(adoption->ids, envelope->parent_key, &parent)) return STATUS_NOT_FOUND;
   uint32_t exact =
       fingerprint_is_exact(&envelope->fingerprint, &depot->config.fingerprint) ? envelope->exact_tokens : 0;
-  enum status status = index_add(depot->index, tenant, parent, envelope->tokens, envelope->from, envelope->to, exact,
+  enum status status = index_add(depot->index, tenant, parent, envelope->tokens, envelope->from, envelope->to,
                                  envelope->key, envelope->parent_key, 0, &id);
   if (status == STATUS_OK) status = index_get(depot->index, id, &entry);
   if (status != STATUS_OK) return status;
   if (!block_key_equal(entry.key, envelope->key)) return STATUS_INVALID; /* the same tokens under another name */
   status = map_set(adoption->ids, envelope->key, id);
   if (status == STATUS_OK)
-    index_set_tier(depot->index, id, TIER_SSD, ENVELOPE_SIZE + envelope_padded(envelope->payload_bytes));
+    index_set_tier(depot->index, id, TIER_SSD, ENVELOPE_SIZE + envelope_padded(envelope->payload_bytes), exact);
   else
     (void)index_remove(depot->index, id);
   return status;
@@ -266,8 +267,8 @@ uint64_t depot_fetch_bytes(const struct depot *depot, const struct index_match *
 }
 
 uint32_t depot_missing(const struct depot *depot, uint32_t tenant, const int32_t *tokens, uint32_t n,
-                       struct index_range *ret_ranges, uint32_t max) {
-  return index_missing(depot->index, tenant, tokens, n, TIER_RAM, ret_ranges, max);
+                       uint32_t exact_tokens, struct index_range *ret_ranges, uint32_t max) {
+  return index_missing(depot->index, tenant, tokens, n, exact_tokens, TIER_RAM, ret_ranges, max);
 }
 
 /* ── writing into RAM ── */
@@ -312,9 +313,25 @@ void depot_retire_shorter(struct depot *depot, const struct index_entry *entry, 
   for (uint64_t id; (id = index_shorter(depot->index, entry->tenant, entry->parent, entry->tokens, n)) != 0;) {
     if (index_get(depot->index, id, &shorter) != STATUS_OK) break;
     n = shorter.to - shorter.from;
-    uint32_t exact_tokens = shorter.exact_tokens < shorter.to ? shorter.exact_tokens : shorter.to;
-    if (entry->exact_tokens >= exact_tokens) (void)!depot_evict(depot, id, tier);
+    uint32_t exact_tokens = shorter.exact_tokens[tier] < shorter.to ? shorter.exact_tokens[tier] : shorter.to;
+    if (entry->exact_tokens[tier] >= exact_tokens) (void)!depot_evict(depot, id, tier);
   }
+}
+
+/* What the index knows of a ticket's segment after the RAM tier has, or has not, taken its bytes. */
+static void show(struct depot *depot, const struct depot_ticket *ticket, uint64_t id, bool is_taken, bool is_known) {
+  uint64_t bytes = depot_segment_bytes(depot, ticket->to - ticket->from);
+  struct index_entry entry;
+  if (!is_taken) {
+    if (is_known) depot_set_absent(depot, id, TIER_RAM);
+    (void)index_remove(depot->index, id);
+    return;
+  }
+  if (is_known)
+    index_set_tier(depot->index, id, TIER_RAM, bytes, ticket->exact_tokens);
+  else
+    depot_set_present(depot, id, TIER_RAM, bytes, ticket->exact_tokens);
+  if (index_get(depot->index, id, &entry) == STATUS_OK) depot_retire_shorter(depot, &entry, TIER_RAM);
 }
 
 /* The visible half of a reservation: bytes are in the ticket's memory. */
@@ -325,20 +342,17 @@ static enum status publish(struct depot *depot, struct depot_ticket *ticket, uin
   enum status status = ticket->parent == 0 || depot_is_somewhere(depot, ticket->parent) ? STATUS_OK : STATUS_NOT_FOUND;
   if (status == STATUS_OK)
     status = index_add(depot->index, ticket->tenant, ticket->parent, ticket->tokens, ticket->from, ticket->to,
-                       ticket->exact_tokens, ticket->key, ticket->parent_key, ticket->task, &id);
+                       ticket->key, ticket->parent_key, ticket->task, &id);
   if (status == STATUS_OK) status = index_get(depot->index, id, &entry);
   bool is_known = status == STATUS_OK && entry.bytes[TIER_RAM] > 0;
-  if (status != STATUS_OK || is_known) {
+  bool is_better = is_known && ticket->exact_tokens > entry.exact_tokens[TIER_RAM];
+  if (is_better) status = entry.pins > 0 ? STATUS_BUSY : depot->ram->ops->drop(depot->ram, entry.key);
+  if (status != STATUS_OK || (is_known && !is_better)) {
     depot->ram->ops->abort(depot->ram, ticket->ram);
   } else {
     (void)!depot->ram->ops->write(depot->ram, ticket->ram, &sizes, depot->ram->ops->memory(ticket->ram));
     status = depot->ram->ops->commit(depot->ram, ticket->ram, entry.key);
-    if (status == STATUS_OK) {
-      depot_set_present(depot, id, TIER_RAM, depot_segment_bytes(depot, ticket->to - ticket->from));
-      depot_retire_shorter(depot, &entry, TIER_RAM);
-    } else {
-      (void)index_remove(depot->index, id);
-    }
+    show(depot, ticket, id, status == STATUS_OK, is_known);
   }
   if (status == STATUS_OK && ret_segment != NULL) *ret_segment = id;
   return status;

@@ -74,10 +74,10 @@ MUST_USE enum status depot_fetch(struct depot *depot, const struct index_match *
 /* RAM bytes that fetching the match would take. */
 uint64_t depot_fetch_bytes(const struct depot *depot, const struct index_match *match);
 
-/* Which ranges of tokens[n] (from 0 up to n) are not in RAM yet, in order; at most `max`. Ranges begin at multiples of
- * SEGMENT_TOKENS. */
+/* Which ranges of tokens[n] (from 0 up to n) are not in RAM yet, or less canonical there than the first exact_tokens of
+ * them are where they come from, in order; at most `max`. Ranges begin at multiples of SEGMENT_TOKENS. */
 uint32_t depot_missing(const struct depot *depot, uint32_t tenant, const int32_t *tokens, uint32_t n,
-                       struct index_range *ret_ranges, uint32_t max);
+                       uint32_t exact_tokens, struct index_range *ret_ranges, uint32_t max);
 /* RAM bytes that a segment of so many tokens takes, rounding and overhead included. */
 uint64_t depot_segment_bytes(const struct depot *depot, uint32_t tokens);
 /* Bytes free in RAM now. */
@@ -89,7 +89,8 @@ uint64_t depot_room(const struct depot *depot);
 MUST_USE enum status depot_reserve(struct depot *depot, uint32_t tenant, const int32_t *tokens, uint32_t from,
                                    uint32_t to, uint32_t exact_tokens, block_key key, block_key parent_key,
                                    uint64_t task, struct depot_ticket **ret_ticket, void **ret_bytes);
-/* Makes it visible; read-only from now on. A shorter partial segment that it extends, and nothing hangs on, goes.
+/* Makes it visible; read-only from now on. Where RAM has these tokens already, the more canonical copy stays
+ * (STATUS_BUSY: the old one is pinned, and stays). A shorter partial segment that it extends, and nothing hangs on, goes.
  * *ret_segment its id (may be NULL). STATUS_NOT_FOUND: its parent went meanwhile, the bytes are dropped. The ticket is
  * gone either way. */
 MUST_USE enum status depot_commit(struct depot *depot, struct depot_ticket *ticket, uint64_t *ret_segment);

@@ -33,10 +33,11 @@ struct depot {
 
 /* Bytes of the state of tokens [from, to). */
 uint64_t depot_payload_bytes(const struct depot *depot, uint32_t from, uint32_t to);
-/* What a segment's file says, but for its checksum. */
-void depot_envelope(const struct depot *depot, const struct index_entry *entry, struct envelope *ret_envelope);
+/* What a segment's file says, but for its checksum: of the copy in `tier`. */
+void depot_envelope(const struct depot *depot, const struct index_entry *entry, enum tier tier,
+                    struct envelope *ret_envelope);
 /* The index learns that a segment has come to a tier or has gone from it, and the listener with it. */
-void depot_set_present(struct depot *depot, uint64_t segment, enum tier tier, uint64_t bytes);
+void depot_set_present(struct depot *depot, uint64_t segment, enum tier tier, uint64_t bytes, uint32_t exact_tokens);
 void depot_set_absent(struct depot *depot, uint64_t segment, enum tier tier);
 /* In RAM or on disk. */
 bool depot_is_somewhere(const struct depot *depot, uint64_t segment);

@@ -125,11 +125,15 @@ static uint32_t common(const int32_t *a, uint32_t n_a, const int32_t *b, uint32_
   return i;
 }
 
+uint32_t index_exact_tokens(const struct index_entry *entry) {
+  return entry->exact_tokens[entry->bytes[TIER_RAM] > 0 ? TIER_RAM : TIER_SSD];
+}
+
 /* Of the tokens that a segment shares with a prompt, those that may be used. */
 static uint32_t serving(const struct segment *segment, uint32_t shared, bool is_exact) {
-  const struct index_entry *entry = &segment->entry;
-  if (!is_exact || entry->exact_tokens >= entry->from + shared) return shared;
-  return entry->exact_tokens > entry->from ? entry->exact_tokens - entry->from : 0;
+  uint32_t from = segment->entry.from, exact_tokens = index_exact_tokens(&segment->entry);
+  if (!is_exact || exact_tokens >= from + shared) return shared;
+  return exact_tokens > from ? exact_tokens - from : 0;
 }
 
 /* The present child of which most leading tokens serve; ties: RAM before SSD, then the one made last. */
@@ -193,29 +197,39 @@ void index_match(const struct index *index, uint32_t tenant, const int32_t *toke
   if (ret_match->tokens > 0) cut_match(ret_match, usable(ret_match->tokens, n, is_exact));
 }
 
-/* Whether a child that is present in `tier` begins with tokens[n]. */
+/* Present in `tier`, and as canonical as asked for up to `to`. */
+static bool is_good(const struct segment *segment, enum tier tier, uint32_t exact_tokens, uint32_t to) {
+  const struct index_entry *entry = &segment->entry;
+  return entry->bytes[tier] > 0 && entry->exact_tokens[tier] >= (exact_tokens < to ? exact_tokens : to);
+}
+
+/* Whether a child that is good in `tier` begins with tokens[n], the chain's `from` up to `to`. */
 static bool is_covered(const struct index *index, uint32_t tenant, const struct segment *parent,
-                       const struct segment *whole, const int32_t *tokens, uint32_t n, enum tier tier) {
-  if (whole != NULL && whole->entry.bytes[tier] > 0) return true;
+                       const struct segment *whole, const int32_t *tokens, struct index_range range,
+                       uint32_t exact_tokens, enum tier tier) {
+  uint32_t n = range.to - range.from;
+  if (whole != NULL && is_good(whole, tier, exact_tokens, range.to)) return true;
   if (n == SEGMENT_TOKENS) return false;
   unsigned looked = 0;
   for (const struct segment *child = first_of(index, tenant, parent); child != NULL && looked < SIBLINGS_MAX;
        child = child->next, looked++)
-    if (child->entry.bytes[tier] > 0 && common(child->tokens, length_of(child), tokens, n) == n) return true;
+    if (is_good(child, tier, exact_tokens, range.to) && common(child->tokens, length_of(child), tokens, n) == n)
+      return true;
   return false;
 }
 
-uint32_t index_missing(const struct index *index, uint32_t tenant, const int32_t *tokens, uint32_t n, enum tier tier,
-                       struct index_range *ret_ranges, uint32_t max) {
+uint32_t index_missing(const struct index *index, uint32_t tenant, const int32_t *tokens, uint32_t n,
+                       uint32_t exact_tokens, enum tier tier, struct index_range *ret_ranges, uint32_t max) {
   const struct segment *at = NULL;
   uint32_t n_ranges = 0;
   bool is_known = true; /* up to `from` */
   for (uint32_t from = 0; from < n && n_ranges < max; from += SEGMENT_TOKENS) {
     uint32_t length = n - from < SEGMENT_TOKENS ? n - from : SEGMENT_TOKENS;
+    struct index_range range = {from, from + length};
     const struct segment *whole =
         is_known ? find_whole(index, tenant, at != NULL ? at->entry.id : 0, tokens + from, length) : NULL;
-    if (!is_known || !is_covered(index, tenant, at, whole, tokens + from, length, tier))
-      ret_ranges[n_ranges++] = (struct index_range){from, from + length};
+    if (!is_known || !is_covered(index, tenant, at, whole, tokens + from, range, exact_tokens, tier))
+      ret_ranges[n_ranges++] = range;
     is_known = whole != NULL;
     at = whole;
   }
@@ -251,16 +265,12 @@ static void unlink_segment(struct segment *segment) {
 }
 
 enum status index_add(struct index *index, uint32_t tenant, uint64_t parent_id, const int32_t *tokens, uint32_t from,
-                      uint32_t to, uint32_t exact_tokens, block_key key, block_key parent_key, uint64_t task,
-                      uint64_t *ret_id) {
+                      uint32_t to, block_key key, block_key parent_key, uint64_t task, uint64_t *ret_id) {
   assert(from % SEGMENT_TOKENS == 0 && from < to && to - from <= SEGMENT_TOKENS);
   uint32_t n = to - from;
   struct segment *known = find_whole(index, tenant, parent_id, tokens, n);
   if (known != NULL) {
-    if (!is_present(known)) { /* it comes back, as canonical as what comes back is */
-      known->entry.exact_tokens = exact_tokens;
-      known->entry.task = task;
-    }
+    if (!is_present(known)) known->entry.task = task; /* it comes back */
     *ret_id = known->entry.id;
     return STATUS_OK;
   }
@@ -281,7 +291,6 @@ enum status index_add(struct index *index, uint32_t tenant, uint64_t parent_id, 
                                         .tenant = tenant,
                                         .from = from,
                                         .to = to,
-                                        .exact_tokens = exact_tokens,
                                         .key = key,
                                         .parent_key = parent_key,
                                         .tokens = segment->tokens};
@@ -308,9 +317,11 @@ enum status index_get(const struct index *index, uint64_t id, struct index_entry
   return STATUS_OK;
 }
 
-void index_set_tier(struct index *index, uint64_t id, enum tier tier, uint64_t bytes) {
+void index_set_tier(struct index *index, uint64_t id, enum tier tier, uint64_t bytes, uint32_t exact_tokens) {
   struct segment *segment = segment_of(index, id);
-  if (segment != NULL) segment->entry.bytes[tier] = bytes;
+  if (segment == NULL) return;
+  segment->entry.bytes[tier] = bytes;
+  segment->entry.exact_tokens[tier] = exact_tokens;
 }
 
 bool index_remove(struct index *index, uint64_t id) {

@@ -35,10 +35,11 @@ struct index_match {
 /* One segment as others see it. tokens borrowed until the index changes. */
 struct index_entry {
   uint64_t id, parent, task;
-  uint32_t tenant, from, to, exact_tokens;
+  uint32_t tenant, from, to;
   block_key key, parent_key;
   const int32_t *tokens;      /* [to − from] */
   uint64_t bytes[TIER_COUNT]; /* 0: absent */
+  uint32_t exact_tokens[TIER_COUNT]; /* of the chain up to `to`, so many are canonical in that tier's copy */
   uint32_t pins, children;
 };
 
@@ -49,20 +50,22 @@ void index_destroy(struct index **index);
  * canonical tokens only, and at most n − 65 of them or exactly n − 1. Does not pin. */
 void index_match(const struct index *index, uint32_t tenant, const int32_t *tokens, uint32_t n, bool is_exact,
                  struct index_match *ret_match);
-/* Ranges of tokens[n] that `tier` lacks. */
-uint32_t index_missing(const struct index *index, uint32_t tenant, const int32_t *tokens, uint32_t n, enum tier tier,
-                       struct index_range *ret_ranges, uint32_t max);
+/* Ranges of tokens[n] that `tier` lacks, or has less canonical than the first exact_tokens of them. */
+uint32_t index_missing(const struct index *index, uint32_t tenant, const int32_t *tokens, uint32_t n, uint32_t exact_tokens,
+                       enum tier tier, struct index_range *ret_ranges, uint32_t max);
 /* The segment whose chain is exactly tokens[0, upto), upto a multiple of SEGMENT_TOKENS; 0: none (or upto is 0). */
 uint64_t index_find(const struct index *index, uint32_t tenant, const int32_t *tokens, uint32_t upto);
 /* Adds a segment behind `parent` (0: from is 0), present nowhere yet; tokens[to − from] are its own, copied. Equal
  * content gives the id it has. STATUS_INVALID: no such parent, or one that does not end at `from`; STATUS_FULL: past
  * bytes_max; STATUS_NO_MEMORY. */
 MUST_USE enum status index_add(struct index *index, uint32_t tenant, uint64_t parent, const int32_t *tokens,
-                               uint32_t from, uint32_t to, uint32_t exact_tokens, block_key key, block_key parent_key,
-                               uint64_t task, uint64_t *ret_id);
+                               uint32_t from, uint32_t to, block_key key, block_key parent_key, uint64_t task,
+                               uint64_t *ret_id);
 MUST_USE enum status index_get(const struct index *index, uint64_t id, struct index_entry *ret_entry);
-/* bytes 0: gone from the tier. */
-void index_set_tier(struct index *index, uint64_t id, enum tier tier, uint64_t bytes);
+/* bytes 0: gone from the tier. exact_tokens: of what came. */
+void index_set_tier(struct index *index, uint64_t id, enum tier tier, uint64_t bytes, uint32_t exact_tokens);
+/* Canonical tokens of the copy that a match would use: RAM's, else SSD's. */
+uint32_t index_exact_tokens(const struct index_entry *entry);
 /* Removes an entry without tiers, pins and children; false: it has some. */
 bool index_remove(struct index *index, uint64_t id);
 void index_pin(struct index *index, uint64_t id);

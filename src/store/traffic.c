@@ -89,7 +89,9 @@ static void settle_write(struct disk_job *job) {
   (void)map_remove(depot->writing, map_key_of(job->segment), NULL);
   if (index_get(depot->index, job->segment, &entry) != STATUS_OK) return;
   if (job->status == STATUS_OK && (entry.parent == 0 || depot_is_on_disk(depot, entry.parent))) {
-    depot_set_present(depot, job->segment, TIER_SSD, depot->ssd->ops->cost(depot->ssd, job->envelope.payload_bytes));
+    depot_set_present(depot, job->segment, TIER_SSD, depot->ssd->ops->cost(depot->ssd, job->envelope.payload_bytes),
+                      job->envelope.exact_tokens);
+    (void)!index_get(depot->index, job->segment, &entry);
     depot_retire_shorter(depot, &entry, TIER_SSD);
   } else if (job->status == STATUS_OK) {
     (void)!depot->ssd->ops->drop(depot->ssd, entry.key);
@@ -177,7 +179,8 @@ static void finish_read(struct disk_job *job) {
       is_known && entry.bytes[TIER_RAM] == 0 && entry.bytes[TIER_SSD] > 0; /* else it came or went meanwhile */
   if (is_wanted && job->status == STATUS_OK) {
     if (depot->ram->ops->commit(depot->ram, job->ticket, entry.key) == STATUS_OK)
-      depot_set_present(depot, segment, TIER_RAM, depot_segment_bytes(depot, entry.to - entry.from));
+      depot_set_present(depot, segment, TIER_RAM, depot_segment_bytes(depot, entry.to - entry.from),
+                        job->envelope.exact_tokens);
   } else {
     depot->ram->ops->abort(depot->ram, job->ticket);
     if (is_wanted && job->status != STATUS_BUSY) reject(depot, segment, job->status);
@@ -221,7 +224,7 @@ static bool read_segment(struct depot *depot, const struct index_entry *entry, s
   job = new_job(depot);
   if (job != NULL && wait_for(job, fetch)) {
     job->segment = entry->id;
-    depot_envelope(depot, entry, &job->envelope);
+    depot_envelope(depot, entry, TIER_SSD, &job->envelope);
     job->ticket = ticket;
     job->target = depot->ram->ops->memory(ticket);
     if (map_set(depot->reading, map_key_of(entry->id), (uint64_t)(uintptr_t)job) == STATUS_OK) {
@@ -287,7 +290,7 @@ enum status depot_demote(struct depot *depot, uint64_t segment) {
   if (status == STATUS_OK) {
     job->segment = segment;
     job->is_write = true;
-    depot_envelope(depot, &entry, &job->envelope);
+    depot_envelope(depot, &entry, TIER_RAM, &job->envelope);
     job->ticket = ticket;
     job->source = depot->ram->ops->pin(depot->ram, entry.key);
     index_pin(depot->index, segment);
@@ -310,7 +313,7 @@ static bool write_now(struct depot *depot, const struct index_entry *entry) {
   struct envelope envelope;
   if (depot->ssd->ops->reserve(depot->ssd, depot_payload_bytes(depot, entry->from, entry->to), &ticket) != STATUS_OK)
     return false;
-  depot_envelope(depot, entry, &envelope);
+  depot_envelope(depot, entry, TIER_RAM, &envelope);
   const void *bytes = depot->ram->ops->pin(depot->ram, entry->key);
   enum status status = bytes != NULL ? depot->ssd->ops->write(depot->ssd, ticket, &envelope, bytes) : STATUS_NOT_FOUND;
   if (bytes != NULL) depot->ram->ops->unpin(depot->ram, entry->key);
@@ -319,8 +322,10 @@ static bool write_now(struct depot *depot, const struct index_entry *entry) {
     return false;
   }
   if (depot->ssd->ops->commit(depot->ssd, ticket, entry->key) != STATUS_OK) return false;
-  depot_set_present(depot, entry->id, TIER_SSD, depot->ssd->ops->cost(depot->ssd, envelope.payload_bytes));
-  depot_retire_shorter(depot, entry, TIER_SSD);
+  depot_set_present(depot, entry->id, TIER_SSD, depot->ssd->ops->cost(depot->ssd, envelope.payload_bytes),
+                    envelope.exact_tokens);
+  struct index_entry written;
+  if (index_get(depot->index, entry->id, &written) == STATUS_OK) depot_retire_shorter(depot, &written, TIER_SSD);
   return true;
 }
 

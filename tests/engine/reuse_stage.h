@@ -17,7 +17,7 @@
 #include "os/clock.h"
 #include "store/depot.h"
 
-enum { CONTEXT = 4608, SEQUENCES = 3, SLOTS = 2, QUEUE = 2, ANSWER = 4, TEXT_MAX = 1024, TENANTS = 2 };
+enum { CONTEXT = 4608, SEQUENCES = 3, SLOTS = 2, QUEUE = 2, ANSWER = 16, TEXT_MAX = 1024, TENANTS = 2 };
 
 static struct model *model;
 static struct pump pump;
@@ -223,7 +223,7 @@ static inline void settle(void) {
 static inline uint32_t missing_in_ram(uint32_t tenant, const int32_t *tokens, uint32_t n) {
   struct index_range ranges[CONTEXT / SEGMENT_TOKENS];
 
-  return depot_missing(depot, tenant, tokens, n, ranges, CONTEXT / SEGMENT_TOKENS);
+  return depot_missing(depot, tenant, tokens, n, 0, ranges, CONTEXT / SEGMENT_TOKENS);
 }
 
 static inline uint32_t prompts_count(void) {
@@ -249,6 +249,7 @@ static inline void open_stack(uint64_t ram_bytes) {
   struct reuse_options options = {
       .slots = SLOTS,
       .queue_max = QUEUE,
+      .saves_near = true,
       .listener = {.residence = on_residence, .make_room = on_make_room, .restore_sample = on_restore_sample}};
   struct error error = {{0}};
 

@@ -1,4 +1,5 @@
 /* Reuse on the real model: what is taken from where, that it changes nothing in the answer, and who may see it. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -194,6 +195,86 @@ static void test_near_takes_what_was_generated(void **state) {
   free(tokens);
 }
 
+/* A turn's answer lies in RAM and on SSD like its prompt; exact reuse ends where that begins, until it is computed
+ * canonically: then the better copy replaces the other in RAM. */
+static void test_answers_are_stored_too(void **state) {
+  int32_t *tokens = sample_tokens(model, 4, 450);
+  struct reuse_request first_turn = ask(0, tokens, 350), next_turn, prepare;
+  struct witness first, warm, prepared;
+  uint32_t all;
+
+  (void)state;
+  run(&first_turn, &first);
+  all = 350 + first.result.output_tokens - 1;
+  assert_true(first.result.output_tokens > 1);
+  memcpy(tokens + 350, first.output, first.result.output_tokens * sizeof(*tokens));
+  next_turn = ask(0, tokens, 450);
+  next_turn.mode = REUSE_NEAR;
+  next_turn.wants_store = false;
+  move_to_ssd_and_reopen();
+  run(&next_turn, &warm);
+  assert_int_equal(warm.prefill.hit_tokens[TIER_SSD], all);
+  drop_witness(&warm);
+  settle();
+  run(&next_turn, &warm);
+  assert_int_equal(warm.prefill.hit_tokens[TIER_RAM], all);
+  drop_witness(&warm);
+  next_turn.mode = REUSE_EXACT;
+  settle();
+  run(&next_turn, &warm);
+  assert_in_range(warm.prefill.hit_tokens[TIER_RAM], 256, 349);
+  drop_witness(&warm);
+  settle();
+  prepare = preparation(0, tokens, all, 12);
+  run(&prepare, &prepared);
+  settle();
+  reuse_forget(reuse, NULL);
+  run(&next_turn, &warm);
+  assert_int_equal(warm.prefill.hit_tokens[TIER_RAM], all);
+  drop_witness(&warm);
+  drop_witness(&first);
+  free(tokens);
+}
+
+/* What near reuse changes: reported, and small. The next turn on the answer as it was generated against a cold run. */
+static void test_near_is_close(void **state) {
+  uint32_t n_prompts = prompts_count(), equal = 0;
+  float largest = 0;
+
+  (void)state;
+  for (uint32_t i = 0; i < n_prompts; i++) {
+    uint32_t n = 150 + i * 41 % 150;
+    int32_t *tokens = sample_tokens(model, 3000 + i, n + ANSWER + 70);
+    struct reuse_request first_turn = ask(0, tokens, n), next_turn;
+    struct witness first, near, cold;
+
+    run(&first_turn, &first);
+    memcpy(tokens + n, first.output, first.result.output_tokens * sizeof(*tokens));
+    next_turn = ask(0, tokens, n + ANSWER + 70);
+    next_turn.wants_store = false;
+    next_turn.mode = REUSE_OFF;
+    run(&next_turn, &cold);
+    next_turn.mode = REUSE_NEAR;
+    run(&next_turn, &near);
+    assert_int_equal(near.prefill.cached_tokens, n + first.result.output_tokens - 1);
+    equal += near.text_size == cold.text_size && memcmp(near.text, cold.text, cold.text_size) == 0;
+    for (uint32_t k = 0; k < model_facts(model)->n_vocab; k++) {
+      float difference = fabsf(near.logits[k] - cold.logits[k]);
+
+      largest = difference > largest ? difference : largest;
+    }
+    drop_witness(&first);
+    drop_witness(&near);
+    drop_witness(&cold);
+    free(tokens);
+    settle();
+    reuse_forget(reuse, NULL);
+  }
+  print_message("  near: %u of %u texts equal, largest logit difference %.2f\n", (unsigned)equal, (unsigned)n_prompts,
+                (double)largest);
+  assert_true(largest < 3); /* another state's KV differs by ten and more */
+}
+
 struct save {
   bool is_over;
   enum status status;
@@ -336,6 +417,8 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_tenants_never_share, open_test, close_test),
       cmocka_unit_test_setup_teardown(test_unwanted_storage_leaves_nothing, open_test, close_test),
       cmocka_unit_test_setup_teardown(test_near_takes_what_was_generated, open_test, close_test),
+      cmocka_unit_test_setup_teardown(test_near_is_close, open_test, close_test),
+      cmocka_unit_test_setup_teardown(test_answers_are_stored_too, open_test, close_test),
       cmocka_unit_test_setup_teardown(test_preparation_serves_from_ram, open_test, close_test),
       cmocka_unit_test_setup_teardown(test_prepared_prompt_is_quick, open_test, close_test),
       cmocka_unit_test_setup_teardown(test_without_room_nothing_is_kept, open_test, close_test),

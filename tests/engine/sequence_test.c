@@ -18,7 +18,7 @@ static void open_table(struct sequences *table) {
   for (int32_t i = 0; i < ROOM; i++) {
     prompt[i] = i;
   }
-  assert_int_equal(sequences_init(table, COUNT, ROOM), STATUS_OK);
+  assert_int_equal(sequences_init(table, COUNT, ROOM, false), STATUS_OK);
 }
 
 static uint32_t match(const struct sequences *table, const uint8_t *salt, uint32_t n, bool is_exact, bool needs_whole,
@@ -86,7 +86,7 @@ static void test_victims(void **state) {
   table.items[2].used_us = 4;
   assert_int_equal(sequences_victim(&table), 1); /* nothing is saved: the oldest */
   table.items[0].ram_tokens = 137;
-  assert_int_equal(sequence_unsaved(&table.items[0], 0), 63);
+  assert_int_equal(sequences_unsaved(&table, 0, 0), 63);
   assert_int_equal(sequences_victim(&table), 0); /* as good as saved */
   table.items[0].state = SEQUENCE_HELD;
   assert_int_equal(sequences_victim(&table), 1);
@@ -124,11 +124,28 @@ static void test_assigning_keeps_what_is_common(void **state) {
   sequences_release(&table);
 }
 
+static void test_near_reuse_saves_all(void **state) {
+  struct sequences table;
+
+  (void)state;
+  open_table(&table);
+  sequence_assign(&table.items[0], 0, mine, prompt, 200, 120);
+  table.items[0].ram_tokens = 100;
+  assert_int_equal(sequences_savable(&table, 0), 120);
+  assert_int_equal(sequences_unsaved(&table, 0, 0), 20);
+  table.saves_near = true;
+  assert_int_equal(sequences_savable(&table, 0), 200);
+  assert_int_equal(sequences_unsaved(&table, 0, 0), 100);
+  assert_int_equal(sequences_unsaved(&table, 0, 150), 50);
+  sequences_release(&table);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_what_may_be_reused),
       cmocka_unit_test(test_owners_and_ties),
       cmocka_unit_test(test_victims),
+      cmocka_unit_test(test_near_reuse_saves_all),
       cmocka_unit_test(test_assigning_keeps_what_is_common),
   };
 

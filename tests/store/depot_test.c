@@ -98,7 +98,7 @@ static void a_new_branch_saves_only_itself(void **state) {
   memcpy(other, tokens, sizeof other);
   for (uint32_t i = 200; i < 400; i++) other[i] = tokens[i] + 1;
   assert_int_equal(stage_save(stage, 0, tokens, 400), STATUS_OK);
-  assert_int_equal(depot_missing(stage->depot, 0, other, 400, ranges, 8), 3);
+  assert_int_equal(depot_missing(stage->depot, 0, other, 400, 0, ranges, 8), 3);
   assert_int_equal(ranges[0].from, 128);
   assert_int_equal(stage_save(stage, 0, other, 400), STATUS_OK);
   assert_int_equal(count_segments(stage), 7);
@@ -153,7 +153,7 @@ static void tenants_never_share(void **state) {
     for (uint32_t tenant = 1; tenant < STAGE_TENANTS; tenant++) {
       struct index_range ranges[8];
       assert_int_equal(match_tokens(stage, tenant, tokens, N, false), 0);
-      assert_int_equal(depot_missing(stage->depot, tenant, tokens, N, ranges, 8), 3);
+      assert_int_equal(depot_missing(stage->depot, tenant, tokens, N, 0, ranges, 8), 3);
     }
     stage_reopen(stage);
   }

@@ -15,10 +15,10 @@ static uint64_t chain_add(struct index *index, uint32_t tenant, const int32_t *t
   uint64_t parent = 0, id = 0;
   for (uint32_t from = 0; from < n; from += SEGMENT_TOKENS, parent = id) {
     uint32_t to = n - from < SEGMENT_TOKENS ? n : from + SEGMENT_TOKENS;
-    assert_int_equal(index_add(index, tenant, parent, tokens + from, from, to, exact, stage_key(tenant, tokens, to),
+    assert_int_equal(index_add(index, tenant, parent, tokens + from, from, to, stage_key(tenant, tokens, to),
                                stage_key(tenant, tokens, from), 0, &id),
                      STATUS_OK);
-    index_set_tier(index, id, tier, 4096);
+    index_set_tier(index, id, tier, 4096, exact);
   }
   return id;
 }
@@ -127,7 +127,7 @@ static void tenants_never_match(void **state) {
   assert_int_equal(match_tokens(index, 1, tokens, 300, false), 0);
   assert_int_equal(index_find(index, 1, tokens, 128), 0);
   struct index_range ranges[8];
-  assert_int_equal(index_missing(index, 1, tokens, 300, TIER_RAM, ranges, 8), 3);
+  assert_int_equal(index_missing(index, 1, tokens, 300, 0, TIER_RAM, ranges, 8), 3);
   index_destroy(&index);
 }
 
@@ -180,11 +180,42 @@ static void exactness_is_of_the_bytes_that_are_there(void **state) {
   stage_tokens(7, tokens, 200);
   uint64_t id = chain_add(index, 0, tokens, 100, 100, TIER_RAM);
   index_pin(index, id);
-  index_set_tier(index, id, TIER_RAM, 0);
+  index_set_tier(index, id, TIER_RAM, 0, 0);
   assert_int_equal(match_tokens(index, 0, tokens, 200, false), 0);
   (void)chain_add(index, 0, tokens, 100, 30, TIER_RAM);
   assert_int_equal(match_tokens(index, 0, tokens, 200, true), 30);
   index_unpin(index, id);
+  index_destroy(&index);
+}
+
+/* Each tier's copy is as canonical as it was when it came; a match takes RAM's. */
+static void each_copy_has_its_own_exactness(void **state) {
+  (void)state;
+  struct index *index = index_new(64 << 20);
+  int32_t tokens[200];
+  stage_tokens(9, tokens, 200);
+  uint64_t id = chain_add(index, 0, tokens, 100, 30, TIER_SSD);
+  assert_int_equal(match_tokens(index, 0, tokens, 200, true), 30);
+  index_set_tier(index, id, TIER_RAM, 4096, 100);
+  assert_int_equal(match_tokens(index, 0, tokens, 200, true), 100);
+  index_set_tier(index, id, TIER_RAM, 0, 0);
+  assert_int_equal(match_tokens(index, 0, tokens, 200, true), 30);
+  index_destroy(&index);
+}
+
+static void what_is_less_canonical_is_missing(void **state) {
+  (void)state;
+  struct index *index = index_new(64 << 20);
+  int32_t tokens[300];
+  struct index_range ranges[8];
+  stage_tokens(10, tokens, 300);
+  (void)chain_add(index, 0, tokens, 300, 140, TIER_RAM);
+  assert_int_equal(index_missing(index, 0, tokens, 300, 0, TIER_RAM, ranges, 8), 0);
+  assert_int_equal(index_missing(index, 0, tokens, 300, 140, TIER_RAM, ranges, 8), 0);
+  assert_int_equal(index_missing(index, 0, tokens, 300, 200, TIER_RAM, ranges, 8), 2);
+  assert_int_equal(ranges[0].from, 128);
+  assert_int_equal(index_missing(index, 0, tokens, 280, 300, TIER_RAM, ranges, 8), 2);
+  assert_int_equal(ranges[1].to, 280);
   index_destroy(&index);
 }
 
@@ -217,7 +248,7 @@ static void a_gap_ends_the_match(void **state) {
   int32_t tokens[400];
   stage_tokens(9, tokens, 400);
   (void)chain_add(index, 0, tokens, 384, 384, TIER_RAM);
-  index_set_tier(index, index_find(index, 0, tokens, 256), TIER_RAM, 0);
+  index_set_tier(index, index_find(index, 0, tokens, 256), TIER_RAM, 0, 0);
   assert_int_equal(match_tokens(index, 0, tokens, 400, false), 128);
   index_destroy(&index);
 }
@@ -231,15 +262,15 @@ static void ranges_are_what_the_tier_lacks(void **state) {
   int32_t tokens[500];
   stage_tokens(10, tokens, 500);
   (void)chain_add(index, 0, tokens, 200, 200, TIER_RAM);
-  assert_int_equal(index_missing(index, 0, tokens, 300, TIER_RAM, ranges, 8), 2);
+  assert_int_equal(index_missing(index, 0, tokens, 300, 0, TIER_RAM, ranges, 8), 2);
   assert_int_equal(ranges[0].from, 128);
   assert_int_equal(ranges[0].to, 256);
   assert_int_equal(ranges[1].from, 256);
   assert_int_equal(ranges[1].to, 300);
-  assert_int_equal(index_missing(index, 0, tokens, 200, TIER_RAM, ranges, 8), 0);
-  assert_int_equal(index_missing(index, 0, tokens, 180, TIER_RAM, ranges, 8), 0);
-  assert_int_equal(index_missing(index, 0, tokens, 300, TIER_SSD, ranges, 8), 3);
-  assert_int_equal(index_missing(index, 0, tokens, 300, TIER_SSD, ranges, 1), 1);
+  assert_int_equal(index_missing(index, 0, tokens, 200, 0, TIER_RAM, ranges, 8), 0);
+  assert_int_equal(index_missing(index, 0, tokens, 180, 0, TIER_RAM, ranges, 8), 0);
+  assert_int_equal(index_missing(index, 0, tokens, 300, 0, TIER_SSD, ranges, 8), 3);
+  assert_int_equal(index_missing(index, 0, tokens, 300, 0, TIER_SSD, ranges, 1), 1);
   index_destroy(&index);
 }
 
@@ -252,9 +283,9 @@ static void a_hole_is_one_range(void **state) {
   stage_tokens(11, tokens, 512);
   (void)chain_add(index, 0, tokens, 512, 512, TIER_RAM);
   uint64_t hole = index_find(index, 0, tokens, 256);
-  index_set_tier(index, hole, TIER_SSD, 4096);
-  index_set_tier(index, hole, TIER_RAM, 0);
-  assert_int_equal(index_missing(index, 0, tokens, 512, TIER_RAM, ranges, 8), 1);
+  index_set_tier(index, hole, TIER_SSD, 4096, 512);
+  index_set_tier(index, hole, TIER_RAM, 0, 0);
+  assert_int_equal(index_missing(index, 0, tokens, 512, 0, TIER_RAM, ranges, 8), 1);
   assert_int_equal(ranges[0].from, 128);
   assert_int_equal(ranges[0].to, 256);
   index_destroy(&index);
@@ -290,7 +321,7 @@ static void memory_of_the_index_is_bounded(void **state) {
   enum status status = STATUS_OK;
   while (n < 1000) {
     stage_tokens(100 + n, tokens, 128);
-    status = index_add(index, 0, 0, tokens, 0, 128, 128, stage_key(0, tokens, 128), stage_key(0, tokens, 0), 0, &id);
+    status = index_add(index, 0, 0, tokens, 0, 128, stage_key(0, tokens, 128), stage_key(0, tokens, 0), 0, &id);
     if (status != STATUS_OK) break;
     ids[n++] = id;
   }
@@ -308,10 +339,10 @@ static void only_free_leaves_go(void **state) {
   int32_t tokens[256];
   stage_tokens(13, tokens, 256);
   uint64_t leaf = chain_add(index, 0, tokens, 256, 256, TIER_RAM), root = index_find(index, 0, tokens, 128);
-  index_set_tier(index, root, TIER_RAM, 0);
+  index_set_tier(index, root, TIER_RAM, 0, 0);
   assert_false(index_remove(index, root));
   assert_false(index_remove(index, leaf));
-  index_set_tier(index, leaf, TIER_RAM, 0);
+  index_set_tier(index, leaf, TIER_RAM, 0, 0);
   index_pin(index, leaf);
   assert_false(index_remove(index, leaf));
   index_unpin(index, leaf);
@@ -353,7 +384,7 @@ static void a_wrong_parent_is_refused(void **state) {
   } wrong[] = {{partial, 128}, {whole, 256}, {others, 128}, {999, 128}};
   for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
     uint32_t from = wrong[i].from;
-    assert_int_equal(index_add(index, 0, wrong[i].parent, tokens + from, from, from + 100, 0,
+    assert_int_equal(index_add(index, 0, wrong[i].parent, tokens + from, from, from + 100,
                                stage_key(0, tokens, from + 100), stage_key(0, tokens, from), 0, &id),
                      STATUS_INVALID);
   }
@@ -391,6 +422,8 @@ int main(void) {
       cmocka_unit_test(exact_matches_end_with_what_is_canonical),
       cmocka_unit_test(exact_matches_take_the_canonical_branch),
       cmocka_unit_test(exactness_is_of_the_bytes_that_are_there),
+      cmocka_unit_test(each_copy_has_its_own_exactness),
+      cmocka_unit_test(what_is_less_canonical_is_missing),
       cmocka_unit_test(memory_is_taken_before_disk),
       cmocka_unit_test(a_gap_ends_the_match),
       cmocka_unit_test(ranges_are_what_the_tier_lacks),

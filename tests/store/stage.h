@@ -273,7 +273,7 @@ static inline uint64_t stage_save_range(struct stage *stage, uint32_t tenant, co
 static inline enum status stage_save(struct stage *stage, uint32_t tenant, const int32_t *tokens, uint32_t n) {
   struct index_range ranges[INDEX_MATCH_MAX];
   enum status status = STATUS_OK;
-  uint32_t n_ranges = depot_missing(stage->depot, tenant, tokens, n, ranges, INDEX_MATCH_MAX);
+  uint32_t n_ranges = depot_missing(stage->depot, tenant, tokens, n, 0, ranges, INDEX_MATCH_MAX);
   for (uint32_t i = 0; i < n_ranges && status == STATUS_OK; i++)
     (void)stage_save_range(stage, tenant, tokens, ranges[i].from, ranges[i].to, n, &status);
   return status;
