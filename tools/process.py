@@ -69,13 +69,26 @@ class Process:
             raise RuntimeError(f"{method} {path} answered {status}, not {expect}: {text[:400]}")
         return json.loads(text)
 
-    def metric(self, name):
-        """Sum of a metric over its labels."""
-        text = self.call("GET", "/metrics")[2]
-        values = [float(line.rsplit(" ", 1)[1]) for line in text.splitlines() if line.split("{")[0].split(" ")[0] == name]
-        if not values:
-            raise RuntimeError(f"no metric {name}")
-        return sum(values)
+    def metrics(self):
+        """/metrics: of each name the sum over its labels."""
+        sums = {}
+        for line in self.call("GET", "/metrics")[2].splitlines():
+            if line and not line.startswith("#"):
+                name = line.split("{")[0].split(" ")[0]
+                sums[name] = sums.get(name, 0.0) + float(line.rsplit(" ", 1)[1])
+        return sums
+
+    def books(self, requests=0, timeout_s=30):
+        """forelay's ledger totals and /metrics of one moment in which the ledger has booked that many requests. It books
+        an answer a moment after the client has it, so both are read until nothing was booked in between."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            totals, metrics = self.json("GET", "/forelay/v1/ledger")["totals"], self.metrics()
+            if totals["requests"] >= requests and totals == self.json("GET", "/forelay/v1/ledger")["totals"]:
+                return totals, metrics
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"the ledger has booked {totals['requests']:.0f} of {requests} requests, or does not come to rest")
+            time.sleep(0.05)  # between two looks
 
     def stop(self, timeout_s=40):
         """SIGTERM; returns the exit code."""

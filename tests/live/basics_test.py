@@ -123,9 +123,9 @@ class Basics(unittest.TestCase):
         self.assertEqual(self.server.call("GET", "/health")[0], 200)
 
     def test_ledger_equals_metrics(self):
-        totals = self.server.json("GET", "/forelay/v1/ledger")["totals"]
-        self.assertEqual(totals["prompt_tokens"], self.server.metric("forelay_prompt_tokens_total"))
-        self.assertEqual(totals["computed_tokens"], self.server.metric("forelay_computed_tokens_total"))
+        totals, metrics = self.server.books()
+        for field in ("prompt_tokens", "computed_tokens", "prepared_tokens", "foreground_seconds", "speculative_seconds"):
+            self.assertAlmostEqual(totals[field], metrics[f"forelay_{field}_total"], 5)
         self.assertLessEqual(totals["hit_tokens"], totals["prompt_tokens"])
 
 
