@@ -373,23 +373,13 @@ static double draw(void *ctx, uint64_t unit, uint32_t day) {
 }
 
 static enum status open_planner(struct composition *composition, struct error *error) {
-  const struct settings *settings = composition->settings;
   const struct model_facts *facts = model_facts(composition->model);
   struct planner_config config = {
       .post = loop_post, .post_ctx = composition->loop, .actions = actions_come, .actions_ctx = composition};
-  price_init(&config.plan.price, (enum price_profile)settings->prices);
-  config.plan.policy = (enum policy)settings->policy;
-  config.plan.prepare = settings->prepare;
-  config.plan.holdout = settings->holdout;
+  settings_plan(composition->settings, &config.plan);
   config.plan.draw = draw;
   config.plan.draw_ctx = composition;
-  config.plan.budget =
-      (struct budget){.device_bytes = (uint64_t)facts->sequences * facts->context_tokens * facts->bytes_per_token,
-                      .ram_bytes = settings->ram_bytes,
-                      .ssd_bytes = settings->ssd_bytes,
-                      .ssd_writes_bytes_per_day = settings->ssd_writes_bytes,
-                      .idle_fraction_max = settings->idle_fraction,
-                      .money_usd_per_day = config.plan.price.compute_usd_per_s * 86400};
+  config.plan.budget.device_bytes = (uint64_t)facts->sequences * facts->context_tokens * facts->bytes_per_token;
   config.plan.block_tokens = BLOCK_TOKENS;
   config.plan.bytes_per_token = facts->bytes_per_token;
   config.plan.sequences = facts->sequences;

@@ -1,6 +1,7 @@
 #include "daemon/observer.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/map.h"
 #include "daemon/materials.h"
@@ -17,6 +18,8 @@ struct observer {
   struct keys *keys;
   block_key *chain; /* scratch, [chain_max] */
   uint32_t chain_max;
+  char *message; /* scratch, [message_max]: an event with its tokens behind it */
+  size_t message_max;
   uint64_t *residences; /* [sequences]: id of what lies there, 0: nothing */
   uint64_t next_residence;
   struct map *open; /* request → tenant, and OPEN_LEARNS; from asked to ended */
@@ -50,6 +53,7 @@ void observer_destroy(struct observer **reference) {
   map_destroy(&observer->open);
   free(observer->residences);
   free(observer->chain);
+  free(observer->message);
   free(observer);
   *reference = NULL;
 }
@@ -84,15 +88,20 @@ static uint64_t keep(struct observer *observer, uint32_t tenant, const int32_t *
 
 /* ── on the plan thread ── */
 
+/* The tokens lie behind the event, the keys behind them. */
 static void run_ask(struct plan *plan, void *ctx) {
   struct ask *ask = ctx;
-  ask->keys = planner_keys(ctx, sizeof *ask);
+  uint32_t n_tokens = ask->token_ids != NULL ? ask->prompt_tokens : 0;
+  if (n_tokens > 0) ask->token_ids = (const int32_t *)(const void *)(ask + 1);
+  ask->keys = planner_keys(ctx, sizeof *ask + n_tokens * sizeof(int32_t));
   (void)!plan_ask(plan, ask);
 }
 
 static void run_outcome(struct plan *plan, void *ctx) {
   struct outcome *outcome = ctx;
-  outcome->next_keys = planner_keys(ctx, sizeof *outcome);
+  uint32_t n_tokens = outcome->next_token_ids != NULL ? outcome->next_tokens : 0;
+  if (n_tokens > 0) outcome->next_token_ids = (const int32_t *)(const void *)(outcome + 1);
+  outcome->next_keys = planner_keys(ctx, sizeof *outcome + n_tokens * sizeof(int32_t));
   plan_outcome(plan, outcome);
 }
 
@@ -127,6 +136,21 @@ static void run_sample(struct plan *plan, void *ctx) {
 
 /* ── on the loop thread ── what the planner cannot take it counts itself. */
 
+/* The event and the tokens behind it, in observer->message; NULL: no memory. */
+static void *message_of(struct observer *observer, const void *event, size_t size, const int32_t *tokens,
+                        uint32_t n_tokens) {
+  size_t needed = size + n_tokens * sizeof *tokens;
+  if (needed > observer->message_max) {
+    char *message = realloc(observer->message, needed);
+    if (message == NULL) return NULL;
+    observer->message = message;
+    observer->message_max = needed;
+  }
+  memcpy(observer->message, event, size);
+  if (n_tokens > 0) memcpy(observer->message + size, tokens, n_tokens * sizeof *tokens);
+  return observer->message;
+}
+
 void observer_asked(struct observer *observer, const struct backend_ask *ask) {
   struct ask told = {.request = ask->request,
                      .at_us = clock_unix_us(),
@@ -143,7 +167,12 @@ void observer_asked(struct observer *observer, const struct backend_ask *ask) {
   told.keys = observer->chain;
   (void)!map_set(observer->open, map_key_of(ask->request), ask->tenant | (ask->may_learn ? OPEN_LEARNS : 0));
   if (observer->config.history != NULL && ask->may_learn) history_ask(observer->config.history, &told);
-  (void)!planner_run_keys(observer->config.planner, run_ask, &told, sizeof told, observer->chain, told.n_blocks, true);
+  told.token_ids = ask->n_tokens > 0 ? ask->tokens : NULL;
+  uint32_t n_tokens = told.token_ids != NULL ? ask->n_tokens : 0;
+  const void *message = message_of(observer, &told, sizeof told, ask->tokens, n_tokens);
+  if (message == NULL) return;
+  (void)!planner_run_keys(observer->config.planner, run_ask, message, sizeof told + n_tokens * sizeof *ask->tokens,
+                          observer->chain, told.n_blocks, true);
 }
 
 void observer_ended(struct observer *observer, const struct outcome *outcome, const int32_t *next_tokens,
@@ -161,8 +190,11 @@ void observer_ended(struct observer *observer, const struct outcome *outcome, co
     told.next_material = keep(observer, tenant, next_tokens, n_next, told.n_next);
   }
   if (observer->config.history != NULL && learns) history_outcome(observer->config.history, &told);
-  (void)!planner_run_keys(observer->config.planner, run_outcome, &told, sizeof told, observer->chain, told.n_next,
-                          true);
+  told.next_token_ids = told.next_tokens > 0 ? next_tokens : NULL;
+  const void *message = message_of(observer, &told, sizeof told, next_tokens, told.next_tokens);
+  if (message == NULL) return;
+  (void)!planner_run_keys(observer->config.planner, run_outcome, message,
+                          sizeof told + told.next_tokens * sizeof *next_tokens, observer->chain, told.n_next, true);
 }
 
 void observer_segment(struct observer *observer, const struct depot_event *event) {

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/reuse.h"
 #include "os/memory.h"
 
 enum { CONFIG_BYTES_MAX = 1 << 20 };
@@ -205,4 +206,17 @@ enum status settings_load(struct settings *settings, int argc, char **argv, stru
 
 void settings_release(struct settings *settings) {
   option_release(options, N_OPTIONS, settings);
+}
+
+void settings_plan(const struct settings *settings, struct plan_config *config) {
+  price_init(&config->price, (enum price_profile)settings->prices);
+  config->policy = (enum policy)settings->policy;
+  config->prepare = settings->prepare;
+  config->holdout = settings->holdout;
+  config->exact_reuse = settings->reuse == REUSE_EXACT;
+  config->budget.ram_bytes = settings->ram_bytes;
+  config->budget.ssd_bytes = settings->ssd_bytes;
+  config->budget.ssd_writes_bytes_per_day = settings->ssd_writes_bytes;
+  config->budget.idle_fraction_max = settings->idle_fraction;
+  config->budget.money_usd_per_day = config->price.compute_usd_per_s * 86400;
 }

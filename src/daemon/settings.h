@@ -8,6 +8,7 @@
 
 #include "base/option.h"
 #include "base/status.h"
+#include "plan/plan.h"
 
 struct settings {
   char *listen, *model, *data, *api_keys, *alias, *chat_template_file, *config, *cors_origin;
@@ -37,5 +38,9 @@ const struct option *settings_options(size_t *ret_n);
  * STATUS_INVALID: one line says which word of the command line, or which line and column of the file. */
 MUST_USE enum status settings_load(struct settings *settings, int argc, char **argv, struct error *error);
 void settings_release(struct settings *settings);
+
+/* What the settings say of the plan: policy, reuse, holdout, prices, and all of the budget but the device's. The rest
+ * of *config stays as it is. */
+void settings_plan(const struct settings *settings, struct plan_config *config);
 
 #endif

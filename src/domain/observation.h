@@ -21,6 +21,7 @@ struct ask {
   uint32_t prompt_tokens;
   uint32_t n_blocks;         /* full blocks: prompt_tokens / block size */
   const block_key *keys;     /* [n_blocks] */
+  const int32_t *token_ids;  /* [prompt_tokens]; NULL: not told. To compare with, never kept beyond the request's states */
   uint64_t material;         /* handle of the tokens, kept by the daemon */
   uint32_t head_tokens;      /* tokens up to the end of the system message, 0: none */
   uint32_t document_tokens;  /* tokens up to the end of a known document in the prompt, 0: none */
@@ -40,6 +41,7 @@ struct outcome {
   /* What the next turn of this conversation will begin with, rendered canonically; n_next 0 where there is none. */
   uint32_t next_tokens, n_next;
   const block_key *next_keys;      /* [n_next] */
+  const int32_t *next_token_ids;   /* [next_tokens]; NULL: not told */
   uint64_t next_material;
 };
 

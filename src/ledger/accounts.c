@@ -6,7 +6,6 @@
 
 #include "base/map.h"
 #include "base/number.h"
-#include "domain/shadow.h"
 
 enum { SLOT_NONE = UINT32_MAX };
 enum {
@@ -21,10 +20,10 @@ struct open_request {
   uint64_t id; /* 0: the place is free */
   uint32_t tenant;
   enum kind kind;
-  uint32_t prompt_tokens, shadow_hit_tokens, retention_hit_tokens;
+  uint32_t prompt_tokens;
+  uint32_t shadow_hit_tokens, retention_hit_tokens; /* of S0 and S1; set where it is closed */
   uint32_t n_blocks;
   block_key *keys; /* [n_blocks], owned; NULL for none */
-  bool may_learn;
 };
 
 /* A preparation with tokens whose fate is open. */
@@ -45,7 +44,6 @@ struct open_task {
 struct accounts {
   struct accounts_config config;
   struct accounts_rates rates;
-  struct shadow *shadow;
   struct map *request_index;     /* id → place in requests */
   struct open_request *requests; /* [requests_max], a ring: the next arrival takes the place of the oldest */
   uint32_t next_request;
@@ -76,7 +74,6 @@ enum status accounts_create(const struct accounts_config *config, struct account
   accounts->credited = calloc(config->tasks_max, sizeof *accounts->credited);
   enum status status = STATUS_NO_MEMORY;
   if (!accounts->requests || !accounts->tasks || !accounts->credited) goto out;
-  if ((status = shadow_create(config->shadow_blocks, &accounts->shadow)) != STATUS_OK) goto out;
   if ((status = map_create(config->requests_max, &accounts->request_index)) != STATUS_OK) goto out;
   if ((status = map_create(config->tasks_max, &accounts->task_index)) != STATUS_OK) goto out;
   if ((status = map_create(config->blocks_max, &accounts->blocks)) != STATUS_OK) goto out;
@@ -96,7 +93,6 @@ void accounts_destroy(struct accounts **accounts) {
   if (gone->requests) {
     for (uint32_t i = 0; i < gone->config.requests_max; i++) free(gone->requests[i].keys);
   }
-  if (gone->shadow) shadow_destroy(&gone->shadow);
   if (gone->request_index) map_destroy(&gone->request_index);
   if (gone->task_index) map_destroy(&gone->task_index);
   if (gone->blocks) map_destroy(&gone->blocks);
@@ -116,10 +112,6 @@ void accounts_set_rates(struct accounts *accounts, const struct accounts_rates *
       .speculative_second_usd = number_clamp(rates->speculative_second_usd, 0, 1e9, 0),
       .watts = number_clamp(rates->watts, 0, 1e9, 0),
   };
-}
-
-enum status accounts_resize_shadow(struct accounts *accounts, uint32_t shadow_blocks) {
-  return shadow_resize(accounts->shadow, shadow_blocks);
 }
 
 double accounts_prefill_seconds(const struct accounts *accounts, uint32_t from, uint32_t to) {
@@ -170,8 +162,7 @@ static void request_drop(struct accounts *accounts, struct open_request *request
   *request = (struct open_request){0};
 }
 
-enum status accounts_arrive(struct accounts *accounts, const struct accounts_arrival *arrival,
-                            uint32_t *ret_shadow_hit_tokens) {
+enum status accounts_arrive(struct accounts *accounts, const struct accounts_arrival *arrival) {
   block_key *keys = NULL;
   if (!tenant_reserve(accounts, arrival->tenant)) return STATUS_NO_MEMORY;
   if (arrival->n_blocks) {
@@ -186,32 +177,19 @@ enum status accounts_arrive(struct accounts *accounts, const struct accounts_arr
   uint32_t ring = accounts->next_request;
   request_drop(accounts, &accounts->requests[ring]);
   enum status status = map_set(accounts->request_index, map_key_of(arrival->request), ring);
-  uint32_t hits = 0;
-  if (status == STATUS_OK && arrival->may_learn) {
-    status = shadow_ask(accounts->shadow, arrival->keys, arrival->n_blocks, &hits);
-  } else if (status == STATUS_OK) {
-    hits = shadow_match(accounts->shadow, arrival->keys, arrival->n_blocks);
-  }
   if (status != STATUS_OK) {
-    map_remove(accounts->request_index, map_key_of(arrival->request), NULL);
     free(keys);
     return status;
   }
-  uint64_t tokens = (uint64_t)hits * accounts->config.block_tokens;
-  uint32_t most = arrival->prompt_tokens ? arrival->prompt_tokens - 1 : 0;
   accounts->next_request = (ring + 1) % accounts->config.requests_max;
   accounts->requests[ring] = (struct open_request){
       .id = arrival->request,
       .tenant = arrival->tenant,
       .kind = arrival->kind,
       .prompt_tokens = arrival->prompt_tokens,
-      .shadow_hit_tokens = tokens < most ? (uint32_t)tokens : most,
-      .retention_hit_tokens = arrival->retention_hit_tokens < most ? arrival->retention_hit_tokens : most,
       .n_blocks = arrival->n_blocks,
       .keys = keys,
-      .may_learn = arrival->may_learn,
   };
-  *ret_shadow_hit_tokens = accounts->requests[ring].shadow_hit_tokens;
   return STATUS_OK;
 }
 
@@ -306,25 +284,17 @@ static void request_book(struct accounts *accounts, const struct open_request *r
                               .realized_seconds = retention_s});
 }
 
-/* S0 keeps what a reactive engine would have after the reply: the next prompt's beginning as far as its tokens exist.
- */
-static void reply_feed(struct accounts *accounts, const struct open_request *request, const struct outcome *outcome) {
-  if (!accounts->config.counts_replies || !request->may_learn || !outcome->n_next) return;
-  uint64_t blocks = ((uint64_t)request->prompt_tokens + outcome->output_tokens) / accounts->config.block_tokens;
-  uint32_t n = blocks < outcome->n_next ? (uint32_t)blocks : outcome->n_next, hits;
-  /* Out of memory leaves S0 without the reply: less credit to the reactive cache, once. */
-  enum status status = shadow_ask(accounts->shadow, outcome->next_keys, n, &hits);
-  (void)status;
-}
-
-void accounts_finish(struct accounts *accounts, const struct outcome *outcome, accounts_credit *credit,
-                     void *credit_ctx, struct accounts_result *ret_result) {
+void accounts_finish(struct accounts *accounts, const struct outcome *outcome, const struct accounts_shadows *shadows,
+                     accounts_credit *credit, void *credit_ctx, struct accounts_result *ret_result) {
   *ret_result = (struct accounts_result){0};
   uint64_t place;
   if (!map_get(accounts->request_index, map_key_of(outcome->request), &place)) return;
   struct open_request *request = &accounts->requests[place];
   ret_result->tenant = request->tenant;
   ret_result->kind = request->kind;
+  uint32_t most = request->prompt_tokens ? request->prompt_tokens - 1 : 0;
+  request->shadow_hit_tokens = shadows->reactive_hit_tokens < most ? shadows->reactive_hit_tokens : most;
+  request->retention_hit_tokens = shadows->retention_hit_tokens < most ? shadows->retention_hit_tokens : most;
   uint64_t reported = 0;
   for (int tier = 0; tier < TIER_COUNT; tier++) reported += outcome->hit_tokens[tier];
   uint32_t hit_tokens = reported < request->prompt_tokens ? (uint32_t)reported : request->prompt_tokens;
@@ -340,7 +310,6 @@ void accounts_finish(struct accounts *accounts, const struct outcome *outcome, a
       left -= tokens;
     }
     request_book(accounts, request, &bounded, hit_tokens, credit, credit_ctx, ret_result);
-    reply_feed(accounts, request, outcome);
   }
   request_drop(accounts, request);
 }

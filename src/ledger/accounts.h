@@ -1,8 +1,8 @@
 /* The books: the only place where counts of tokens, seconds and money are made. Each request is booked against the
- * reactive shadow S0 (LRU of the full capacity, fed by arrivals, and by replies where the engine may reuse what it
- * generated) and against S1, our retention without preparation, whose hits the caller simulates and hands in. Each
- * preparation is booked with what it was expected to bring, what it cost, and which of its tokens a request asked for.
- * Never decides anything, never sees state bytes. One thread at a time. Owns its records and the shadow.
+ * reactive shadow S0 and against S1, our retention without preparation, both of the full capacity; the caller simulates
+ * them and hands in what they had. Each preparation is booked with what it was expected to bring, what it cost, and
+ * which of its tokens a request asked for. Never decides anything, never sees state bytes. One thread at a time. Owns
+ * its records.
  *
  * Identities that hold after every call, in every account: hit + computed = prompt, hit ≤ prompt, used + wasted ≤
  * prepared, net = realized − speculative; the accounts of an axis add up to ACCOUNT_ALL. */
@@ -21,13 +21,11 @@
 struct accounts;
 
 struct accounts_config {
-  uint32_t block_tokens;  /* ≥ 1 */
-  uint32_t shadow_blocks; /* capacity of S0: device, RAM and SSD together */
-  bool counts_replies;    /* generated tokens can be reused: S0 is credited with them too */
-  uint32_t requests_max;  /* between arrival and end; past it the oldest is forgotten and never booked */
-  uint32_t blocks_max;    /* prepared blocks remembered with their task; past it a block counts as never asked for */
-  uint32_t tasks_max;     /* preparations with open tokens */
-  uint32_t tenants_max;   /* accounts of tenants; later ones share the last */
+  uint32_t block_tokens; /* ≥ 1 */
+  uint32_t requests_max; /* between arrival and end; past it the oldest is forgotten and never booked */
+  uint32_t blocks_max;   /* prepared blocks remembered with their task; past it a block counts as never asked for */
+  uint32_t tasks_max;    /* preparations with open tokens */
+  uint32_t tenants_max;  /* accounts of tenants; later ones share the last */
 };
 
 /* What seconds are worth, as fitted and configured now. All finite, ≥ 0. */
@@ -42,7 +40,6 @@ struct accounts_rates {
 MUST_USE enum status accounts_create(const struct accounts_config *config, struct accounts **ret_accounts);
 void accounts_destroy(struct accounts **accounts);
 void accounts_set_rates(struct accounts *accounts, const struct accounts_rates *rates);
-MUST_USE enum status accounts_resize_shadow(struct accounts *accounts, uint32_t shadow_blocks);
 
 /* Seconds to compute tokens [from, to) of one prefix at the current rates; negative when to < from. */
 double accounts_prefill_seconds(const struct accounts *accounts, uint32_t from, uint32_t to);
@@ -53,14 +50,10 @@ struct accounts_arrival {
   enum kind kind; /* account that the request itself goes to */
   uint32_t prompt_tokens;
   uint32_t n_blocks;
-  const block_key *keys;         /* [n_blocks] */
-  uint32_t retention_hit_tokens; /* S1's, ≤ prompt_tokens */
-  bool may_learn;                /* false: S0 is asked but not fed */
+  const block_key *keys; /* [n_blocks] */
 };
-/* Opens a request. *ret_shadow_hit_tokens: what S0 had of it, below prompt_tokens always, since the last token is
- * computed in any case. STATUS_NO_MEMORY: nothing was booked. */
-MUST_USE enum status accounts_arrive(struct accounts *accounts, const struct accounts_arrival *arrival,
-                                     uint32_t *ret_shadow_hit_tokens);
+/* Opens a request. STATUS_NO_MEMORY: nothing was booked. */
+MUST_USE enum status accounts_arrive(struct accounts *accounts, const struct accounts_arrival *arrival);
 
 /* Block keys of an open request, borrowed until it is closed; NULL when there is none or it has none. */
 const block_key *accounts_request_keys(const struct accounts *accounts, uint64_t request, uint32_t *ret_n);
@@ -77,11 +70,17 @@ struct accounts_result {
 };
 /* A preparation's share in one request: tokens first asked for now, seconds it brought against S0. */
 typedef void accounts_credit(void *ctx, uint64_t task, uint32_t used_tokens, double realized_seconds);
+/* What the shadows had of a request. Counted below prompt_tokens always, since the last token is computed in any case.
+ */
+struct accounts_shadows {
+  uint32_t reactive_hit_tokens;  /* S0's */
+  uint32_t retention_hit_tokens; /* S1's */
+};
 /* Closes the request with what the engine reported. Restoring is charged for the tokens beyond S0's at the pace of this
  * request's own restore: a reactive cache would have restored the rest too. Of an aborted request only what was found
  * or computed counts as prompt. credit (may be NULL) runs once for each preparation with a share, during the call. */
-void accounts_finish(struct accounts *accounts, const struct outcome *outcome, accounts_credit *credit,
-                     void *credit_ctx, struct accounts_result *ret_result);
+void accounts_finish(struct accounts *accounts, const struct outcome *outcome, const struct accounts_shadows *shadows,
+                     accounts_credit *credit, void *credit_ctx, struct accounts_result *ret_result);
 
 /* A preparation is about to begin; is_order: somebody asked for it, its tokens are no speculation. STATUS_FULL past
  * tasks_max, STATUS_INVALID for a known id. */

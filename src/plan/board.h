@@ -18,8 +18,8 @@
 #include "plan/docket.h"
 #include "plan/plan.h"
 #include "plan/presence.h"
+#include "plan/rivals.h"
 #include "plan/taskbook.h"
-#include "plan/twin.h"
 #include "prefix/forest.h"
 
 enum {
@@ -93,7 +93,7 @@ struct plan {
   uint32_t n_notes;
   struct heap *wakes;        /* node → microseconds: looked at again then */
   struct heap *revalues;     /* place of a held segment → microseconds: valued anew then */
-  struct twin *twin;         /* S1 */
+  struct rivals *rivals;     /* S0 and S1 */
   struct workload *workload; /* NULL under other policies */
   struct promise promises[ANNOUNCEMENTS_MAX];
   double ram_rate_bytes_per_s; /* entering RAM, discounted; sets how far ahead retention looks */
@@ -144,8 +144,6 @@ void board_update_rates(struct plan *plan);
 /* Bytes that the budget allows in a tier. */
 uint64_t board_tier_limit(const struct plan *plan, enum tier tier);
 uint64_t board_tier_bytes(const struct plan *plan, enum tier tier);
-/* Blocks of all own tiers together: the size of S0. */
-uint32_t board_shadow_blocks(const struct plan *plan);
 
 /* Keys of the node's whole prefix into plan->keys; 0: out of memory. */
 uint32_t board_prefix(struct plan *plan, uint32_t node);

@@ -1,4 +1,5 @@
 /* Events in: asks, outcomes, segments, samples. Everything that is learned from traffic is learned here. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "plan/board.h"
@@ -146,9 +147,7 @@ enum status plan_ask(struct plan *plan, const struct ask *ask) {
   struct forest_path path = {0};
   if (ask->may_learn && ask->n_blocks) ask_learn(plan, &told, &path);
   workload_ask(plan, &told);
-  uint32_t own_hits = 0, shadow_hit_tokens;
-  enum status status =
-      twin_ask(plan->twin, ask->request, ask->keys, ask->n_blocks, ask->may_learn, plan->now_us, &own_hits);
+  enum status status = rivals_ask(plan->rivals, &told);
   if (status != STATUS_OK) return status;
   if (ask->may_learn) {
     uint32_t n_units;
@@ -162,10 +161,8 @@ enum status plan_ask(struct plan *plan, const struct ask *ask) {
                                      .kind = kind_of_ask(ask, &path),
                                      .prompt_tokens = ask->prompt_tokens,
                                      .n_blocks = ask->n_blocks,
-                                     .keys = ask->keys,
-                                     .retention_hit_tokens = own_hits * plan->config.block_tokens,
-                                     .may_learn = ask->may_learn};
-  status = accounts_arrive(plan->accounts, &arrival, &shadow_hit_tokens);
+                                     .keys = ask->keys};
+  status = accounts_arrive(plan->accounts, &arrival);
   if (status != STATUS_OK) return status;
   struct docket_entry entry = {.request = ask->request,
                                .session = ask->session,
@@ -262,8 +259,13 @@ void plan_outcome(struct plan *plan, const struct outcome *outcome) {
   outcome_touch(plan, &entry, keys, entry.may_learn ? n_keys : 0);
   board_update_rates(plan);
   outcome_use(plan, keys, n_hit);
+  struct rivals_hits rival_hits;
+  /* Out of memory for what it left behind: the rivals have a little less, once. */
+  (void)!rivals_finish(plan->rivals, outcome, &rival_hits);
+  struct accounts_shadows shadows = {.reactive_hit_tokens = rival_hits.reactive_tokens,
+                                     .retention_hit_tokens = rival_hits.retention_tokens};
   struct accounts_result result;
-  accounts_finish(plan->accounts, outcome, outcome_credit, plan, &result);
+  accounts_finish(plan->accounts, outcome, &shadows, outcome_credit, plan, &result);
   if (entry.may_learn) retention_settle(plan->retention, outcome->request);
   if (result.is_booked) {
     spending_earn(&plan->spending, earned_of_foreground * result.foreground_seconds);
@@ -289,6 +291,21 @@ static void ram_rate_update(struct plan *plan, uint64_t bytes) {
   plan->ram_entered_us = plan->now_us;
 }
 
+/* What lies on SSD before anybody has asked for something was written in an earlier life; a reactive cache would have
+ * written it, too. */
+static void segment_adopt(struct plan *plan, const struct held_segment *segment) {
+  uint32_t n = segment->to / plan->config.block_tokens;
+  if (n > plan->keys_size) {
+    block_key *keys = realloc(plan->keys, (size_t)n * sizeof *keys);
+    if (!keys) return;
+    plan->keys = keys;
+    plan->keys_size = n;
+  }
+  n = presence_prefix(plan->presence, segment, plan->keys, n);
+  /* Out of memory: it is not credited to them. */
+  if (n) (void)!rivals_adopt(plan->rivals, plan->keys, n, plan->now_us);
+}
+
 void plan_segment(struct plan *plan, const struct segment_event *event) {
   board_advance(plan, event->at_us);
   struct held_segment *segment = presence_find(plan->presence, event->segment);
@@ -309,6 +326,7 @@ void plan_segment(struct plan *plan, const struct segment_event *event) {
   if (!was_known) segment->used_us = plan->now_us;
   segment->turn = turn;
   if (event->tier == TIER_RAM) ram_rate_update(plan, event->bytes);
+  if (event->tier == TIER_SSD && !plan->n_asks) segment_adopt(plan, segment);
   valuation_of_segment(plan, segment);
   pins_apply(plan, segment);
   struct task_record *record = taskbook_find(plan->taskbook, segment->task);

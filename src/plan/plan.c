@@ -13,7 +13,7 @@ static const double guard_epsilon = .003;
 static const double grant_s = 2, cap_s = 60, day_share = .005, cap_grants = 10;
 static const double interval_confidence = .95;
 
-enum { DAY_S = 86400, HOLDOUT_UNITS_OPEN = 1 << 16, TWIN_BLOCKS_MAX = 1 << 22, FOREST_BYTES_MAX = 256 << 20 };
+enum { DAY_S = 86400, HOLDOUT_UNITS_OPEN = 1 << 16, PREPARED_BLOCKS_MAX = 1 << 22, FOREST_BYTES_MAX = 256 << 20 };
 enum { FOREST_SEED = 1 };
 
 static const char *const policy_names[POLICY_COUNT] = {"forelay", "lru", "frequency", "workload"};
@@ -71,16 +71,6 @@ uint64_t board_tier_limit(const struct plan *plan, enum tier tier) {
 
 uint64_t board_tier_bytes(const struct plan *plan, enum tier tier) {
   return presence_bytes(plan->presence, tier) + plan->overhead_bytes[tier];
-}
-
-uint32_t board_shadow_blocks(const struct plan *plan) {
-  const struct budget *budget = &plan->config.budget;
-  uint64_t block_bytes = plan->config.bytes_per_token * plan->config.block_tokens;
-  /* What lies in the engine's sequences is copied to the tiers below as soon as the engine is idle: where there are
-   * such tiers, the device adds no content of its own that would last. */
-  uint64_t bytes = budget->ram_bytes + budget->ssd_bytes;
-  uint64_t blocks = (bytes > 0 ? bytes : budget->device_bytes) / block_bytes;
-  return blocks < TWIN_BLOCKS_MAX ? (uint32_t)blocks : TWIN_BLOCKS_MAX;
 }
 
 uint32_t board_prefix(struct plan *plan, uint32_t node) {
@@ -173,25 +163,34 @@ static double twin_value(void *ctx, uint32_t *node, block_key key, uint32_t n) {
   return worth_of_block(ctx, node, key, n);
 }
 
-static enum status twin_make(struct plan *plan) {
-  struct twin_config config = {.policy = retention_of_policy(plan->policy),
-                               .epsilon = guard_epsilon,
-                               .block_bytes = plan->config.bytes_per_token * plan->config.block_tokens,
-                               .capacity_blocks = board_shadow_blocks(plan),
-                               .nodes = twin_nodes,
-                               .value = twin_value,
-                               .value_ctx = plan};
-  return twin_create(&config, &plan->twin);
+/* What a forelay without preparation would have: as many sequences, as much RAM and SSD. */
+static enum status rivals_make(struct plan *plan) {
+  const struct plan_config *config = &plan->config;
+  uint64_t device_tokens = config->budget.device_bytes / config->bytes_per_token;
+  struct rivals_config rivals = {
+      .requests_max = REQUESTS_MAX,
+      .twin = {.sequences = config->sequences,
+               .sequence_tokens = config->sequences ? (uint32_t)(device_tokens / config->sequences) : 0,
+               .is_exact = config->exact_reuse,
+               .shelf = {.policy = retention_of_policy(plan->policy),
+                         .epsilon = guard_epsilon,
+                         .ram_bytes = config->budget.ram_bytes,
+                         .ssd_bytes = config->budget.ssd_bytes,
+                         .ssd_writes_bytes_per_day = config->budget.ssd_writes_bytes_per_day,
+                         .bytes_per_token = config->bytes_per_token,
+                         .block_tokens = config->block_tokens,
+                         .segments_max = SEGMENTS_MAX,
+                         .nodes = twin_nodes,
+                         .value = twin_value,
+                         .value_ctx = plan}}};
+  return rivals_create(&rivals, &plan->rivals);
 }
 
 static enum status ledger_make(struct plan *plan) {
   const struct plan_config *config = &plan->config;
-  uint32_t blocks = board_shadow_blocks(plan);
   struct accounts_config accounts = {.block_tokens = config->block_tokens,
-                                     .shadow_blocks = blocks,
-                                     .counts_replies = !config->exact_reuse,
                                      .requests_max = REQUESTS_MAX,
-                                     .blocks_max = blocks < (1u << 16) ? 1u << 16 : blocks,
+                                     .blocks_max = PREPARED_BLOCKS_MAX,
                                      .tasks_max = config->tasks_max,
                                      .tenants_max = TENANTS_MAX};
   enum status status = accounts_create(&accounts, &plan->accounts);
@@ -247,7 +246,7 @@ enum status plan_create(const struct plan_config *config, struct plan **ret_plan
   if ((status = learning_make(plan, error)) != STATUS_OK) goto out;
   if ((status = ledger_make(plan)) != STATUS_OK) goto out;
   if ((status = retention_make(plan, error)) != STATUS_OK) goto out;
-  if ((status = twin_make(plan)) != STATUS_OK) goto out;
+  if ((status = rivals_make(plan)) != STATUS_OK) goto out;
   if ((status = presence_create(SEGMENTS_MAX, observe_presence, plan, &plan->presence)) != STATUS_OK) goto out;
   if ((status = taskbook_create(config->tasks_max, config->first_task, &plan->taskbook)) != STATUS_OK) goto out;
   if ((status = docket_create(REQUESTS_MAX, &plan->docket)) != STATUS_OK) goto out;
@@ -272,7 +271,7 @@ void plan_destroy(struct plan **reference) {
   if (plan->presence) presence_destroy(&plan->presence);
   if (plan->taskbook) taskbook_destroy(&plan->taskbook);
   if (plan->docket) docket_destroy(&plan->docket);
-  if (plan->twin) twin_destroy(&plan->twin);
+  if (plan->rivals) rivals_destroy(&plan->rivals);
   if (plan->retention) retention_destroy(&plan->retention);
   if (plan->accounts) accounts_destroy(&plan->accounts);
   if (plan->holdout) holdout_destroy(&plan->holdout);
@@ -343,24 +342,18 @@ enum status plan_set_budget(struct plan *plan, const struct budget *budget, stru
                       before.ssd_bytes == budget->ssd_bytes;
   if (is_same_size) return STATUS_OK;
   struct retention *retention = plan->retention;
-  struct twin *twin = plan->twin;
   plan->retention = NULL;
-  plan->twin = NULL;
   status = retention_make(plan, error);
   if (status == STATUS_OK) status = retention_refill(plan);
-  if (status == STATUS_OK) status = twin_make(plan);
-  if (status == STATUS_OK) status = accounts_resize_shadow(plan->accounts, board_shadow_blocks(plan));
   if (status != STATUS_OK) { /* everything as before */
     if (plan->retention) retention_destroy(&plan->retention);
-    if (plan->twin) twin_destroy(&plan->twin);
     plan->retention = retention;
-    plan->twin = twin;
     plan->config.budget = before;
     return error_set(error, status, "the new budget was not taken: %s", status_name(status));
   }
+  rivals_resize(plan->rivals, budget->ram_bytes, budget->ssd_bytes, plan->now_us);
   retention_hold(plan);
   retention_destroy(&retention);
-  twin_destroy(&twin);
   return STATUS_OK;
 }
 

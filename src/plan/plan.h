@@ -49,7 +49,7 @@ struct plan_config {
   uint32_t tasks_max;       /* records kept, oldest ended dropped first, e.g. 4096 */
   double horizons_s[3];     /* increasing, e.g. 60, 600, 3600 */
   uint64_t first_task;      /* smallest id to give, ≥ 1 */
-  bool exact_reuse;         /* generated tokens are never reused: the reactive shadow is not credited with replies */
+  bool exact_reuse;         /* the engine reuses canonical tokens only; so do the caches that are simulated */
 };
 
 /* *ret_plan is the caller's to destroy. STATUS_INVALID names the field in `error` (may be NULL). */

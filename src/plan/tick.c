@@ -3,7 +3,7 @@
 
 #include "plan/board.h"
 
-enum { REVALUED_A_TICK = 256, TWIN_REVALUED_A_TICK = 64, DAY_S = 86400, OVERHEAD_PART = 32 };
+enum { REVALUED_A_TICK = 256, RIVALS_REVALUED_A_TICK = 64, DAY_S = 86400, OVERHEAD_PART = 32 };
 
 /* Speculative seconds that may be saved up while nothing is worth doing. */
 static const double idle_bucket_s_max = 30;
@@ -36,7 +36,7 @@ static void time_pass(struct plan *plan, const struct load *load) {
   promises_expire(plan);
   board_update_rates(plan);
   valuation_refresh(plan, REVALUED_A_TICK);
-  twin_revalue(plan->twin, TWIN_REVALUED_A_TICK);
+  rivals_revalue(plan->rivals, RIVALS_REVALUED_A_TICK);
 }
 
 bool tick_may_speculate(const struct plan *plan) {

@@ -1,49 +1,37 @@
 #include "plan/twin.h"
 
 #include <stdlib.h>
+#include <string.h>
 
-#include "base/map.h"
+/* As in engine/reuse_job.h and engine/sequence.c, which a room that decides cannot include. */
+enum { GAIN_TOKENS = 64, LEAST_TOKENS = 16, MICRO_BATCH_TOKENS = 64, SEQUENCE_NONE = UINT32_MAX };
 
-enum { VICTIMS_MAX = 256, PLACE_NONE = UINT32_MAX };
-
-struct twin_block {
-  block_key key;
-  uint32_t depth; /* n-th block of its prefix, from 0 */
-  uint32_t node;  /* of the forest, where it was last found */
-  uint32_t next_free;
-  bool is_held;
+struct twin_sequence {
+  uint32_t n_tokens; /* 0: empty */
+  uint32_t n_blocks;
+  uint32_t canonical_tokens; /* ≤ n_tokens; what is copied to the store */
+  uint64_t used;             /* order of use */
+  block_key *keys;           /* [n_blocks] */
+  int32_t *tokens;           /* [n_tokens]; says nothing unless has_tokens */
+  bool has_tokens;
 };
 
 struct twin {
   struct twin_config config;
-  struct retention *retention;
-  struct map *index;         /* key → place */
-  struct twin_block *blocks; /* [capacity]; its segment's number is place + 1 */
-  uint32_t used, free, count;
-  uint32_t revalued; /* place that twin_revalue goes on from */
-  uint32_t *nodes;   /* [nodes_size]: scratch of one ask */
-  uint32_t nodes_size;
+  struct shelf *shelf;
+  struct twin_sequence *sequences; /* [config.sequences], each with room for sequence_tokens */
+  uint64_t clock;                  /* of use */
 };
 
 enum status twin_create(const struct twin_config *config, struct twin **ret_twin) {
   struct twin *twin = calloc(1, sizeof *twin);
   if (!twin) return STATUS_NO_MEMORY;
   twin->config = *config;
-  twin->free = PLACE_NONE;
-  uint32_t capacity = config->capacity_blocks;
-  struct retention_settings settings;
-  retention_settings_init(&settings);
-  settings.policy = config->policy;
-  settings.epsilon = config->epsilon;
-  settings.capacity_bytes[TIER_RAM] = (uint64_t)capacity * config->block_bytes;
-  settings.block_bytes = config->block_bytes;
-  settings.grace_us = 1; /* every block is valued when it comes */
-  settings.segments_max = capacity ? capacity : 1;
-  enum status status = retention_create(&settings, NULL, &twin->retention);
-  if (status == STATUS_OK) status = map_create(0, &twin->index);
-  if (status == STATUS_OK && capacity) {
-    twin->blocks = calloc(capacity, sizeof *twin->blocks);
-    if (!twin->blocks) status = STATUS_NO_MEMORY;
+  if (!config->sequence_tokens) twin->config.sequences = 0;
+  enum status status = shelf_create(&config->shelf, &twin->shelf);
+  if (status == STATUS_OK && twin->config.sequences) {
+    twin->sequences = calloc(twin->config.sequences, sizeof *twin->sequences);
+    if (!twin->sequences) status = STATUS_NO_MEMORY;
   }
   if (status != STATUS_OK) {
     twin_destroy(&twin);
@@ -53,134 +41,178 @@ enum status twin_create(const struct twin_config *config, struct twin **ret_twin
   return STATUS_OK;
 }
 
-void twin_destroy(struct twin **twin) {
-  if (!*twin) return;
-  if ((*twin)->retention) retention_destroy(&(*twin)->retention);
-  if ((*twin)->index) map_destroy(&(*twin)->index);
-  free((*twin)->blocks);
-  free((*twin)->nodes);
-  free(*twin);
-  *twin = NULL;
-}
-
-static bool block_find(const struct twin *twin, block_key key, uint32_t *ret_place) {
-  uint64_t place;
-  if (!map_get(twin->index, key, &place)) return false;
-  *ret_place = (uint32_t)place;
-  return true;
-}
-
-static void block_drop(struct twin *twin, uint32_t place) {
-  (void)!retention_gone(twin->retention, (uint64_t)place + 1, TIER_RAM);
-  map_remove(twin->index, twin->blocks[place].key, NULL);
-  twin->blocks[place] = (struct twin_block){.next_free = twin->free};
-  twin->free = place;
-  twin->count--;
-}
-
-/* Room for as many of `blocks` as can be had. */
-static void room_make(struct twin *twin, uint32_t blocks, uint64_t now_us) {
-  uint32_t room = twin->config.capacity_blocks - twin->count;
-  while (room < blocks) {
-    uint64_t victims[VICTIMS_MAX], bytes;
-    uint32_t n, missing = blocks - room;
-    struct retention_need need = {.tier = TIER_RAM, .bytes = (uint64_t)missing * twin->config.block_bytes};
-    retention_choose_victims(twin->retention, &need, now_us, victims, VICTIMS_MAX, &n, &bytes);
-    if (!n) return;
-    for (uint32_t i = 0; i < n; i++) block_drop(twin, (uint32_t)(victims[i] - 1));
-    room += n;
+void twin_destroy(struct twin **reference) {
+  struct twin *twin = *reference;
+  if (!twin) return;
+  for (uint32_t i = 0; twin->sequences && i < twin->config.sequences; i++) {
+    free(twin->sequences[i].keys);
+    free(twin->sequences[i].tokens);
   }
+  if (twin->shelf) shelf_destroy(&twin->shelf);
+  free(twin->sequences);
+  free(twin);
+  *reference = NULL;
 }
 
-static enum status block_add(struct twin *twin, const block_key *keys, uint32_t depth, uint64_t now_us) {
-  uint32_t place = twin->free != PLACE_NONE ? twin->free : twin->used, parent = PLACE_NONE;
-  if (depth > 0 && !block_find(twin, keys[depth - 1], &parent)) return STATUS_NOT_FOUND;
-  enum status status = map_set(twin->index, keys[depth], place);
-  if (status != STATUS_OK) return status;
-  uint32_t next_free = place == twin->used ? PLACE_NONE : twin->blocks[place].next_free;
-  struct segment_event event = {.at_us = now_us,
-                                .segment = (uint64_t)place + 1,
-                                .parent = depth > 0 ? (uint64_t)parent + 1 : 0,
-                                .tier = TIER_RAM,
-                                .is_present = true,
-                                .from = depth,
-                                .to = depth + 1,
-                                .bytes = twin->config.block_bytes,
-                                .n_blocks = 1,
-                                .keys = &keys[depth]};
-  status = retention_stored(twin->retention, &event, 0);
-  if (status != STATUS_OK) {
-    map_remove(twin->index, keys[depth], NULL);
-    return status;
-  }
-  if (place == twin->used) {
-    twin->used++;
-  } else {
-    twin->free = next_free;
-  }
-  twin->blocks[place] = (struct twin_block){.key = keys[depth], .depth = depth, .is_held = true};
-  twin->count++;
-  return STATUS_OK;
+struct shelf *twin_shelf(struct twin *twin) {
+  return twin->shelf;
 }
 
-/* Values the held blocks of the path, one question for each node of the forest. */
-static enum status path_value(struct twin *twin, const block_key *keys, uint32_t n) {
-  if (!twin->config.value || twin->config.policy != RETENTION_VALUE || !n) return STATUS_OK;
-  if (n > twin->nodes_size) {
-    uint32_t *nodes = realloc(twin->nodes, (size_t)n * sizeof *nodes);
-    if (!nodes) return STATUS_NO_MEMORY;
-    twin->nodes = nodes;
-    twin->nodes_size = n;
-  }
-  twin->config.nodes(twin->config.value_ctx, keys, n, twin->nodes);
-  double value = 0;
-  for (uint32_t i = n; i-- > 0;) {
-    if (i + 1 == n || twin->nodes[i] != twin->nodes[i + 1]) {
-      value = twin->config.value(twin->config.value_ctx, &twin->nodes[i], keys[i], i);
+/* ── what may be reused ── */
+
+static struct passage sequence_passage(const struct twin *twin, const struct twin_sequence *sequence) {
+  return passage_of(sequence->keys, sequence->has_tokens ? sequence->tokens : NULL, sequence->n_tokens,
+                    twin->config.shelf.block_tokens);
+}
+
+/* Of a match of `common` tokens, `canonical` of them canonical, what may serve. */
+static uint32_t reusable_of(const struct twin *twin, uint32_t common, uint32_t canonical, uint32_t prompt_tokens) {
+  uint32_t whole = prompt_tokens ? prompt_tokens - 1 : 0, reusable = common < whole ? common : whole;
+  if (!twin->config.is_exact) return reusable;
+  if (reusable > canonical) reusable = canonical;
+  if (reusable == whole) return reusable;
+  if (whole < MICRO_BATCH_TOKENS) return 0;
+  return reusable < whole - MICRO_BATCH_TOKENS ? reusable : whole - MICRO_BATCH_TOKENS;
+}
+
+/* Tokens that would be lost if only the first `keep` stayed in the sequence. */
+static uint32_t unsaved_tokens(const struct twin *twin, const struct twin_sequence *sequence, uint32_t keep) {
+  struct passage own = sequence_passage(twin, sequence), canonical = passage_cut(&own, sequence->canonical_tokens);
+  uint32_t safe = shelf_kept(twin->shelf, &canonical);
+  if (safe < keep) safe = keep;
+  return canonical.n_tokens > safe ? canonical.n_tokens - safe : 0;
+}
+
+static uint32_t victim_of(const struct twin *twin) {
+  uint32_t best = SEQUENCE_NONE, best_rank = 3;
+  for (uint32_t i = 0; i < twin->config.sequences; i++) {
+    const struct twin_sequence *sequence = &twin->sequences[i];
+    uint32_t rank = !sequence->n_tokens ? 0 : unsaved_tokens(twin, sequence, 0) < GAIN_TOKENS ? 1 : 2;
+    if (rank < best_rank || (rank == best_rank && sequence->used < twin->sequences[best].used)) {
+      best = i;
+      best_rank = rank;
     }
-    uint32_t place;
-    if (!block_find(twin, keys[i], &place)) continue;
-    twin->blocks[place].node = twin->nodes[i];
-    (void)!retention_set_value(twin->retention, (uint64_t)place + 1, value);
   }
+  return best;
+}
+
+/* Where a prompt would be computed and what it would begin with. */
+struct choice {
+  uint32_t sequence; /* SEQUENCE_NONE: there is none */
+  uint32_t keep;     /* tokens that stay in it … */
+  uint32_t load;     /* … or, > 0, that are loaded from the store instead */
+};
+
+static uint32_t match_of(const struct twin *twin, const struct passage *prompt, uint32_t prompt_tokens,
+                         uint32_t *ret_reusable) {
+  uint32_t best = SEQUENCE_NONE;
+  *ret_reusable = 0;
+  for (uint32_t i = 0; i < twin->config.sequences; i++) {
+    const struct twin_sequence *sequence = &twin->sequences[i];
+    struct passage own = sequence_passage(twin, sequence);
+    uint32_t common = passage_common(&own, prompt);
+    if (common < prompt->block_tokens) continue; /* perhaps another tenant's */
+    uint32_t reusable = reusable_of(twin, common, sequence->canonical_tokens, prompt_tokens);
+    bool is_newer = reusable == *ret_reusable && best != SEQUENCE_NONE && sequence->used > twin->sequences[best].used;
+    if (reusable > *ret_reusable || is_newer) {
+      best = i;
+      *ret_reusable = reusable;
+    }
+  }
+  return best;
+}
+
+static struct choice choose(const struct twin *twin, const struct passage *prompt, uint32_t prompt_tokens) {
+  uint32_t device, rest = 0, match = match_of(twin, prompt, prompt_tokens, &device);
+  uint32_t stored = shelf_match(twin->shelf, prompt), victim = victim_of(twin);
+  stored = reusable_of(twin, stored, stored, prompt_tokens);
+  if (stored < LEAST_TOKENS) stored = 0;
+  if (match != SEQUENCE_NONE) rest = twin->sequences[match].n_tokens - device;
+  if (device < LEAST_TOKENS && rest >= GAIN_TOKENS) {
+    match = SEQUENCE_NONE;
+    device = 0;
+  }
+  if (stored >= device + GAIN_TOKENS || (device == 0 && stored > 0)) {
+    uint32_t sequence = match != SEQUENCE_NONE && rest < GAIN_TOKENS ? match : victim;
+    return (struct choice){.sequence = sequence, .load = stored};
+  }
+  if (match != SEQUENCE_NONE && rest >= GAIN_TOKENS && victim != match && stored > 0 && stored + GAIN_TOKENS > device) {
+    return (struct choice){.sequence = victim, .load = stored};
+  }
+  if (match != SEQUENCE_NONE) return (struct choice){.sequence = match, .keep = device};
+  return (struct choice){.sequence = victim};
+}
+
+uint32_t twin_find(const struct twin *twin, const struct passage *prompt, uint32_t prompt_tokens) {
+  struct choice choice = choose(twin, prompt, prompt_tokens);
+  return choice.load > 0 ? choice.load : choice.keep;
+}
+
+/* ── what a request leaves behind ── */
+
+static enum status sequence_save(struct twin *twin, const struct twin_sequence *sequence, uint64_t now_us) {
+  struct passage own = sequence_passage(twin, sequence), canonical = passage_cut(&own, sequence->canonical_tokens);
+  return shelf_keep(twin->shelf, &canonical, TIER_RAM, now_us);
+}
+
+static enum status sequence_assign(struct twin *twin, struct twin_sequence *sequence, const struct passage *held,
+                                   uint32_t canonical_tokens) {
+  uint32_t n_tokens = held->n_tokens < twin->config.sequence_tokens ? held->n_tokens : twin->config.sequence_tokens;
+  struct passage kept = passage_cut(held, n_tokens);
+  if (!sequence->keys) {
+    uint32_t blocks = twin->config.sequence_tokens / held->block_tokens + 1;
+    sequence->keys = malloc(blocks * sizeof *sequence->keys);
+    if (!sequence->keys) return STATUS_NO_MEMORY;
+  }
+  if (kept.tokens && !sequence->tokens) {
+    sequence->tokens = malloc(twin->config.sequence_tokens * sizeof *sequence->tokens);
+    if (!sequence->tokens) return STATUS_NO_MEMORY;
+  }
+  sequence->n_tokens = kept.n_tokens;
+  sequence->n_blocks = kept.n_blocks;
+  sequence->canonical_tokens = canonical_tokens < kept.n_tokens ? canonical_tokens : kept.n_tokens;
+  sequence->has_tokens = kept.tokens != NULL;
+  sequence->used = ++twin->clock;
+  if (kept.n_blocks) memcpy(sequence->keys, kept.keys, kept.n_blocks * sizeof *sequence->keys);
+  if (kept.tokens) memcpy(sequence->tokens, kept.tokens, kept.n_tokens * sizeof *sequence->tokens);
   return STATUS_OK;
 }
 
-enum status twin_ask(struct twin *twin, uint64_t request, const block_key *keys, uint32_t n, bool may_learn,
-                     uint64_t now_us, uint32_t *ret_hits) {
-  uint32_t hits = 0, place;
-  while (hits < n && block_find(twin, keys[hits], &place)) hits++;
-  *ret_hits = hits;
-  if (!may_learn || !twin->config.capacity_blocks) return STATUS_OK;
-  enum status status = retention_arrival(twin->retention, request, keys, n);
-  if (status != STATUS_OK) return status;
-  uint32_t kept = n < twin->config.capacity_blocks ? n : twin->config.capacity_blocks;
-  if (hits > 0 && block_find(twin, keys[hits - 1], &place)) {
-    retention_touch(twin->retention, (uint64_t)place + 1, now_us);
-    /* What the request uses stays while room is made for the rest of it. */
-    if ((status = retention_pin(twin->retention, (uint64_t)place + 1)) != STATUS_OK) return status;
-  }
-  if (kept > hits) room_make(twin, kept - hits, now_us);
-  if (hits > 0) retention_unpin(twin->retention, (uint64_t)place + 1);
-  for (uint32_t i = hits; i < kept && twin->count < twin->config.capacity_blocks && status == STATUS_OK; i++) {
-    status = block_add(twin, keys, i, now_us);
-  }
-  retention_settle(twin->retention, request);
-  enum status valued = path_value(twin, keys, kept);
-  return status != STATUS_OK ? status : valued;
-}
-
-void twin_revalue(struct twin *twin, uint32_t n) {
-  if (!twin->config.value || twin->config.policy != RETENTION_VALUE || !twin->used) return;
-  for (uint32_t i = 0; i < n && i < twin->used; i++) {
-    twin->revalued = (twin->revalued + 1) % twin->used;
-    struct twin_block *block = &twin->blocks[twin->revalued];
-    if (!block->is_held) continue;
-    double value = twin->config.value(twin->config.value_ctx, &block->node, block->key, block->depth);
-    (void)!retention_set_value(twin->retention, (uint64_t)twin->revalued + 1, value);
+/* The idle engine copies what would be lost, what was used last first; each sequence once. */
+static enum status sequences_save(struct twin *twin, uint64_t now_us) {
+  uint64_t below = UINT64_MAX;
+  for (;;) {
+    const struct twin_sequence *next = NULL;
+    for (uint32_t i = 0; i < twin->config.sequences; i++) {
+      const struct twin_sequence *sequence = &twin->sequences[i];
+      if (!sequence->n_tokens || sequence->used >= below) continue;
+      if (!next || sequence->used > next->used) next = sequence;
+    }
+    if (!next) return STATUS_OK;
+    below = next->used;
+    if (unsaved_tokens(twin, next, 0) < GAIN_TOKENS) continue;
+    enum status status = sequence_save(twin, next, now_us);
+    if (status != STATUS_OK) return status;
   }
 }
 
-uint32_t twin_count(const struct twin *twin) {
-  return twin->count;
+/* Computes the prompt where it would have been computed, and copies what has to be copied. */
+static enum status run_place(struct twin *twin, const struct twin_run *run, uint64_t now_us) {
+  uint32_t whole = run->prompt_tokens ? run->prompt_tokens - 1 : 0; /* the last one is not computed canonically */
+  struct passage canonical = passage_cut(&run->prompt, whole);
+  struct choice choice = choose(twin, &run->prompt, run->prompt_tokens);
+  if (choice.sequence == SEQUENCE_NONE) return shelf_keep(twin->shelf, &canonical, TIER_RAM, now_us);
+  struct twin_sequence *sequence = &twin->sequences[choice.sequence];
+  enum status status = STATUS_OK;
+  if (unsaved_tokens(twin, sequence, choice.load > 0 ? 0 : choice.keep) >= GAIN_TOKENS) {
+    status = sequence_save(twin, sequence, now_us);
+  }
+  if (status == STATUS_OK) status = sequence_assign(twin, sequence, &run->held, canonical.n_tokens);
+  if (status == STATUS_OK && run->is_quiet) status = sequences_save(twin, now_us);
+  return status;
+}
+
+enum status twin_serve(struct twin *twin, const struct twin_run *run, uint64_t now_us) {
+  enum status status = run_place(twin, run, now_us);
+  return status == STATUS_OK ? shelf_use(twin->shelf, &run->prompt, run->turn, now_us) : status;
 }

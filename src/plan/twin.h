@@ -1,6 +1,8 @@
-/* S1: what our retention would have held without any preparation, simulated over metadata. Fed by arrivals only, of the
- * full capacity, with the same retention order and the same values as the real cache, one block a segment. Never
- * touches real state. One thread at a time. Owns its own retention. */
+/* A forelay that is only imagined: the same sequences and the same store, fed with the same requests, that prepares
+ * nothing. Follows what engine/reuse.c does, request by request: which sequence or stored state serves a prompt, which
+ * sequence it is computed in, and when that is copied to the store. Metadata only. One thread at a time. Owns its
+ * state.
+ */
 #ifndef FORELAY_PLAN_TWIN_H
 #define FORELAY_PLAN_TWIN_H
 
@@ -8,30 +10,34 @@
 #include <stdint.h>
 
 #include "base/status.h"
-#include "domain/block.h"
-#include "place/retention.h"
+#include "plan/passage.h"
+#include "plan/shelf.h"
 
 struct twin;
 
 struct twin_config {
-  enum retention_policy policy;
-  double epsilon;
-  uint64_t block_bytes;     /* ≥ 1 */
-  uint32_t capacity_blocks; /* may be 0 */
-  /* Both may be NULL: then nothing has a value. Node of the forest of each of keys[n], 0 where there is none. */
-  void (*nodes)(void *value_ctx, const block_key *keys, uint32_t n, uint32_t *ret_nodes);
-  /* Worth of keeping this block (the n-th of its prefix, from 0) in USD a byte; corrects *node. */
-  double (*value)(void *value_ctx, uint32_t *node, block_key key, uint32_t n);
-  void *value_ctx;
+  struct shelf_config shelf;
+  uint32_t sequences;       /* of the engine; 0: nothing is kept but in the store */
+  uint32_t sequence_tokens; /* what one of them can hold */
+  bool is_exact;            /* canonical tokens only are reused, and never so many that a short piece remains */
 };
 
 MUST_USE enum status twin_create(const struct twin_config *config, struct twin **ret_twin);
 void twin_destroy(struct twin **twin);
-/* A request asks for keys[n]; *ret_hits: leading blocks it would have found. may_learn false: nothing is kept. */
-MUST_USE enum status twin_ask(struct twin *twin, uint64_t request, const block_key *keys, uint32_t n, bool may_learn,
-                              uint64_t now_us, uint32_t *ret_hits);
-/* Values n more blocks anew, in turn. */
-void twin_revalue(struct twin *twin, uint32_t n);
-uint32_t twin_count(const struct twin *twin);
+struct shelf *twin_shelf(struct twin *twin);
+
+/* Tokens of the prompt that a request beginning now would find; below prompt_tokens, since the last one is computed in
+ * any case. */
+uint32_t twin_find(const struct twin *twin, const struct passage *prompt, uint32_t prompt_tokens);
+
+/* A request that has been computed. */
+struct twin_run {
+  struct passage prompt; /* as far as it was computed */
+  struct passage held;   /* what its sequence holds now: the prompt and what was generated behind it */
+  uint32_t prompt_tokens;
+  uint32_t turn; /* of a conversation, 0: none */
+  bool is_quiet; /* no other request waits or runs: the engine has time to copy */
+};
+MUST_USE enum status twin_serve(struct twin *twin, const struct twin_run *run, uint64_t now_us);
 
 #endif

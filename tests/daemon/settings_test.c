@@ -99,11 +99,39 @@ static void a_wrong_flag_is_named(void **state) {
   refuse_flags(1, (const char *[]){"model.gguf"}, "'model.gguf'");
 }
 
+/* What the planner is told: which states may be reused decides what a reactive cache is credited with. */
+static void the_plan_is_told(void **state) {
+  (void)state;
+  static const char *const modes[] = {"near", "exact", "off"};
+  for (int i = 0; i < 3; i++) {
+    struct settings settings;
+    struct error error = {{0}};
+    struct plan_config config = {.block_tokens = 16, .budget = {.device_bytes = 7}};
+    const char *argv[] = {"--reuse", modes[i], "--policy", "lru",  "--prepare", "off",    "--holdout",       "0.2",
+                          "--ram",   "3MiB",   "--ssd",    "2MiB", "--prices",  "hourly", "--idle-fraction", "0.5"};
+    assert_int_equal(load(&settings, &error, 16, argv), STATUS_OK);
+    settings_plan(&settings, &config);
+    assert_int_equal(config.exact_reuse, i == 1);
+    assert_int_equal(config.policy, POLICY_LRU);
+    assert_false(config.prepare);
+    assert_float_equal(config.holdout, .2, 1e-6);
+    assert_int_equal(config.price.profile, PRICE_HOURLY);
+    assert_int_equal(config.budget.ram_bytes, 3 << 20);
+    assert_int_equal(config.budget.ssd_bytes, 2 << 20);
+    assert_int_equal(config.budget.ssd_writes_bytes_per_day, 20 << 20);
+    assert_float_equal(config.budget.idle_fraction_max, .5, 1e-6);
+    assert_int_equal(config.budget.device_bytes, 7); /* not the settings' to say */
+    assert_int_equal(config.block_tokens, 16);
+    settings_release(&settings);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(defaults_are_the_documented_ones),
       cmocka_unit_test(flags_win_over_the_file),
       cmocka_unit_test(a_wrong_file_is_named_with_line_and_column),
+      cmocka_unit_test(the_plan_is_told),
       cmocka_unit_test(a_wrong_flag_is_named),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -20,14 +20,9 @@ static void keys_fill(block_key *keys, uint64_t path, uint32_t n) {
   for (uint32_t i = 0; i < n; i++) keys[i] = key_of(path, i);
 }
 
-static struct accounts *accounts_new(uint32_t shadow_blocks, bool counts_replies) {
-  struct accounts_config config = {.block_tokens = BLOCK,
-                                   .shadow_blocks = shadow_blocks,
-                                   .counts_replies = counts_replies,
-                                   .requests_max = 8,
-                                   .blocks_max = 4096,
-                                   .tasks_max = 64,
-                                   .tenants_max = 4};
+static struct accounts *accounts_new(void) {
+  struct accounts_config config = {
+      .block_tokens = BLOCK, .requests_max = 8, .blocks_max = 4096, .tasks_max = 64, .tenants_max = 4};
   struct accounts *accounts;
   assert_int_equal(accounts_create(&config, &accounts), STATUS_OK);
   accounts_set_rates(accounts, &(struct accounts_rates){.prefill_s_per_token = .01,
@@ -83,6 +78,8 @@ struct credits {
   double seconds;
 };
 
+static const struct accounts_shadows no_hits = {0, 0};
+
 static void credit_count(void *ctx, uint64_t task, uint32_t used_tokens, double realized_seconds) {
   struct credits *credits = ctx;
   assert_true(task > 0);
@@ -91,34 +88,28 @@ static void credit_count(void *ctx, uint64_t task, uint32_t used_tokens, double 
   credits->seconds += realized_seconds;
 }
 
-static void arrive(struct accounts *accounts, uint64_t request, uint64_t path, uint32_t tokens, uint32_t *ret_shadow) {
+static void arrive(struct accounts *accounts, uint64_t request, uint64_t path, uint32_t tokens) {
   block_key keys[64];
   keys_fill(keys, path, tokens / BLOCK);
-  struct accounts_arrival arrival = {.request = request,
-                                     .kind = KIND_SHARED,
-                                     .prompt_tokens = tokens,
-                                     .n_blocks = tokens / BLOCK,
-                                     .keys = keys,
-                                     .may_learn = true};
-  assert_int_equal(accounts_arrive(accounts, &arrival, ret_shadow), STATUS_OK);
+  struct accounts_arrival arrival = {
+      .request = request, .kind = KIND_SHARED, .prompt_tokens = tokens, .n_blocks = tokens / BLOCK, .keys = keys};
+  assert_int_equal(accounts_arrive(accounts, &arrival), STATUS_OK);
 }
 
 static void a_prepared_prefix_is_used_once_and_credited(void **state) {
   (void)state;
-  struct accounts *accounts = accounts_new(1000, true);
+  struct accounts *accounts = accounts_new();
   assert_int_equal(accounts_task_open(accounts, 7, KIND_DOCUMENT, 0, false), STATUS_OK);
   accounts_task_spend(accounts, 7, 100, 1.1, 5000);
   accounts_task_ready(accounts, 7, .9);
   for (uint32_t i = 0; i < 6; i++) assert_int_equal(accounts_block_prepared(accounts, 7, key_of(1, i)), STATUS_OK);
   assert_int_equal(accounts_unproven_blocks(accounts), 6);
-  uint32_t shadow;
-  arrive(accounts, 1, 1, 120, &shadow);
-  assert_int_equal(shadow, 0);
+  arrive(accounts, 1, 1, 120);
   struct credits credits = {0};
   struct accounts_result result;
   struct outcome outcome = {.request = 1, .computed_tokens = 24, .prefill_us = 240000, .restore_us = 9600};
   outcome.hit_tokens[TIER_RAM] = 96;
-  accounts_finish(accounts, &outcome, credit_count, &credits, &result);
+  accounts_finish(accounts, &outcome, &no_hits, credit_count, &credits, &result);
   assert_true(result.is_booked);
   assert_int_equal(credits.calls, 1);
   assert_int_equal(credits.used, 96);
@@ -129,11 +120,10 @@ static void a_prepared_prefix_is_used_once_and_credited(void **state) {
   assert_float_equal(document.used_tokens, 96, 0);
   assert_float_equal(document.realized_seconds, credits.seconds, 1e-9);
   /* Asked again: the shadow has it now, nothing is counted twice. */
-  arrive(accounts, 2, 1, 120, &shadow);
-  assert_int_equal(shadow, 112);
+  arrive(accounts, 2, 1, 120);
   credits = (struct credits){0};
   outcome.request = 2;
-  accounts_finish(accounts, &outcome, credit_count, &credits, &result);
+  accounts_finish(accounts, &outcome, &(struct accounts_shadows){112, 112}, credit_count, &credits, &result);
   assert_int_equal(credits.used, 0);
   assert_true(result.realized_seconds < 0); /* 16 tokens less than the reactive cache */
   identities_hold(accounts);
@@ -142,7 +132,7 @@ static void a_prepared_prefix_is_used_once_and_credited(void **state) {
 
 static void what_leaves_unasked_is_wasted(void **state) {
   (void)state;
-  struct accounts *accounts = accounts_new(1000, true);
+  struct accounts *accounts = accounts_new();
   assert_int_equal(accounts_task_open(accounts, 1, KIND_SHARED, 2, true), STATUS_OK);
   accounts_task_spend(accounts, 1, 40, .4, 0);
   assert_int_equal(accounts_block_prepared(accounts, 1, key_of(3, 0)), STATUS_OK);
@@ -162,41 +152,49 @@ static void what_leaves_unasked_is_wasted(void **state) {
   accounts_destroy(&accounts);
 }
 
-static void replies_count_for_the_reactive_cache(void **state) {
+/* The shadows never have the last token of a prompt, nor more of one that was given up than was begun of it; what S1
+ * had beyond S0 is retention's, the rest preparation's. */
+static void shadows_are_cut_to_the_prompt(void **state) {
   (void)state;
-  for (int counts = 0; counts < 2; counts++) {
-    struct accounts *accounts = accounts_new(1000, counts);
-    uint32_t shadow;
-    struct accounts_result result;
-    arrive(accounts, 1, 5, 100, &shadow);
-    block_key next[12];
-    keys_fill(next, 5, 12);
-    struct outcome outcome = {
-        .request = 1, .computed_tokens = 100, .output_tokens = 60, .next_tokens = 200, .n_next = 12, .next_keys = next};
-    accounts_finish(accounts, &outcome, NULL, NULL, &result);
-    arrive(accounts, 2, 5, 192, &shadow);
-    assert_int_equal(shadow, counts ? 160 : 96);
-    accounts_destroy(&accounts);
-  }
+  struct accounts *accounts = accounts_new();
+  struct accounts_result result;
+  struct accounts_shadows all = {.reactive_hit_tokens = 500, .retention_hit_tokens = 500};
+  arrive(accounts, 1, 5, 100);
+  accounts_finish(accounts, &(struct outcome){.request = 1, .computed_tokens = 100}, &all, NULL, NULL, &result);
+  assert_int_equal(result.shadow_hit_tokens, 99);
+  arrive(accounts, 2, 5, 100);
+  accounts_finish(accounts, &(struct outcome){.request = 2, .computed_tokens = 30}, &all, NULL, NULL, &result);
+  assert_int_equal(result.shadow_hit_tokens, 30);
+  double before = totals_of(accounts, ACCOUNT_LAYER, LAYER_RETENTION).realized_seconds;
+  double before_prepared = totals_of(accounts, ACCOUNT_LAYER, LAYER_PREPARATION).realized_seconds;
+  arrive(accounts, 3, 5, 100);
+  struct outcome outcome = {.request = 3, .computed_tokens = 10};
+  outcome.hit_tokens[TIER_DEVICE] = 90;
+  accounts_finish(accounts, &outcome, &(struct accounts_shadows){20, 50}, NULL, NULL, &result);
+  double retention = totals_of(accounts, ACCOUNT_LAYER, LAYER_RETENTION).realized_seconds - before;
+  double preparation = totals_of(accounts, ACCOUNT_LAYER, LAYER_PREPARATION).realized_seconds - before_prepared;
+  assert_close(retention, .3 + 1e-6 * (50 * 50 - 20 * 20) / 2);
+  assert_close(preparation, .4 + 1e-6 * (90 * 90 - 50 * 50) / 2);
+  identities_hold(accounts);
+  accounts_destroy(&accounts);
 }
 
 static void reports_beyond_the_prompt_are_cut(void **state) {
   (void)state;
-  struct accounts *accounts = accounts_new(10, true);
-  uint32_t shadow;
+  struct accounts *accounts = accounts_new();
   struct accounts_result result;
-  arrive(accounts, 1, 1, 50, &shadow);
+  arrive(accounts, 1, 1, 50);
   struct outcome outcome = {.request = 1, .computed_tokens = 4000};
   outcome.hit_tokens[TIER_DEVICE] = 40;
   outcome.hit_tokens[TIER_SSD] = UINT32_MAX;
-  accounts_finish(accounts, &outcome, NULL, NULL, &result);
+  accounts_finish(accounts, &outcome, &no_hits, NULL, NULL, &result);
   assert_int_equal(result.hit_tokens, 50);
   identities_hold(accounts);
   /* Twice, unknown, and never begun: nothing is booked. */
-  accounts_finish(accounts, &outcome, NULL, NULL, &result);
+  accounts_finish(accounts, &outcome, &no_hits, NULL, NULL, &result);
   assert_false(result.is_booked);
-  arrive(accounts, 2, 1, 50, &shadow);
-  accounts_finish(accounts, &(struct outcome){.request = 2, .stop = STOP_ABORTED}, NULL, NULL, &result);
+  arrive(accounts, 2, 1, 50);
+  accounts_finish(accounts, &(struct outcome){.request = 2, .stop = STOP_ABORTED}, &no_hits, NULL, NULL, &result);
   assert_false(result.is_booked);
   assert_float_equal(totals_of(accounts, ACCOUNT_ALL, 0).requests, 1, 0);
   accounts_destroy(&accounts);
@@ -207,7 +205,7 @@ static void identities_hold_on_random_days(void **state) {
   for (uint64_t seed = 1; seed <= 20; seed++) {
     struct rng rng;
     rng_init(&rng, seed);
-    struct accounts *accounts = accounts_new(64, seed % 2);
+    struct accounts *accounts = accounts_new();
     uint64_t request = 0, task = 0;
     for (int step = 0; step < 2000; step++) {
       uint64_t path = rng_below(&rng, 12);
@@ -216,17 +214,14 @@ static void identities_hold_on_random_days(void **state) {
       case 0: {
         block_key keys[32];
         keys_fill(keys, path, n);
-        uint32_t shadow, tail = (uint32_t)rng_below(&rng, BLOCK);
+        uint32_t tail = (uint32_t)rng_below(&rng, BLOCK);
         struct accounts_arrival arrival = {.request = ++request,
                                            .tenant = (uint32_t)rng_below(&rng, 7),
                                            .kind = (enum kind)rng_below(&rng, KIND_COUNT),
                                            .prompt_tokens = n * BLOCK + tail,
                                            .n_blocks = n,
-                                           .keys = keys,
-                                           .retention_hit_tokens = (uint32_t)rng_below(&rng, 400),
-                                           .may_learn = rng_below(&rng, 10) > 0};
-        assert_int_equal(accounts_arrive(accounts, &arrival, &shadow), STATUS_OK);
-        assert_true(shadow < arrival.prompt_tokens || shadow == 0);
+                                           .keys = keys};
+        assert_int_equal(accounts_arrive(accounts, &arrival), STATUS_OK);
         break;
       }
       case 1: {
@@ -237,8 +232,9 @@ static void identities_hold_on_random_days(void **state) {
         for (int tier = TIER_DEVICE; tier < TIER_COUNT; tier++) {
           outcome.hit_tokens[tier] = (uint32_t)rng_below(&rng, 200);
         }
+        struct accounts_shadows shadows = {(uint32_t)rng_below(&rng, 400), (uint32_t)rng_below(&rng, 400)};
         struct accounts_result result;
-        accounts_finish(accounts, &outcome, NULL, NULL, &result);
+        accounts_finish(accounts, &outcome, &shadows, NULL, NULL, &result);
         assert_true(result.hit_tokens + outcome.computed_tokens > 0 || !result.is_booked);
         break;
       }
@@ -267,7 +263,7 @@ static void identities_hold_on_random_days(void **state) {
 
 static void earlier_totals_are_added(void **state) {
   (void)state;
-  struct accounts *accounts = accounts_new(10, true);
+  struct accounts *accounts = accounts_new();
   struct totals earlier = {.requests = 3, .prompt_tokens = 30, .computed_tokens = 30};
   assert_int_equal(accounts_restore(accounts, ACCOUNT_ALL, 0, &earlier), STATUS_OK);
   assert_int_equal(accounts_restore(accounts, ACCOUNT_TENANT, 2, &earlier), STATUS_OK);
@@ -284,7 +280,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_prepared_prefix_is_used_once_and_credited),
       cmocka_unit_test(what_leaves_unasked_is_wasted),
-      cmocka_unit_test(replies_count_for_the_reactive_cache),
+      cmocka_unit_test(shadows_are_cut_to_the_prompt),
       cmocka_unit_test(reports_beyond_the_prompt_are_cut),
       cmocka_unit_test(identities_hold_on_random_days),
       cmocka_unit_test(earlier_totals_are_added),

@@ -301,6 +301,15 @@ static inline uint32_t world_match(struct world *world, const struct world_prefi
   return matched;
 }
 
+/* A shorter end of the same chain that the new segment extends goes from the tier, as in the store. */
+static inline void segment_retire_shorter(struct world *world, const struct world_segment *segment, enum tier tier) {
+  for (uint32_t n = 1; n < segment->n_blocks; n++) {
+    struct world_segment *shorter = segment_ending(world, segment->keys[n - 1]);
+    bool is_there = shorter && shorter->from == segment->from && (tier == TIER_RAM ? shorter->in_ram : shorter->on_ssd);
+    if (is_there) segment_drop(world, shorter->id, tier);
+  }
+}
+
 /* Keeps what of the prefix does not lie in RAM yet, as far as there is room. */
 static inline void world_save(struct world *world, const struct world_prefix *prefix, uint64_t task) {
   uint64_t parent = 0;
@@ -332,6 +341,7 @@ static inline void world_save(struct world *world, const struct world_prefix *pr
     if (world->ram_bytes > world->ram_bytes_max) world->ram_bytes_max = world->ram_bytes;
     assert_true(world->ram_bytes <= world->config.budget.ram_bytes);
     segment_tell(world, segment, TIER_RAM, true);
+    segment_retire_shorter(world, segment, TIER_RAM);
     parent = segment->id;
   }
 }
@@ -431,6 +441,7 @@ static inline void action_take(struct world *world, const struct action *action)
     world->ssd_bytes += bytes;
     assert_true(world->ssd_bytes <= world->config.budget.ssd_bytes);
     segment_tell(world, segment, TIER_SSD, true);
+    segment_retire_shorter(world, segment, TIER_SSD);
     break;
   }
   case ACTION_PROMOTE: {
